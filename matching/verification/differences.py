@@ -53,8 +53,8 @@ def measure_differences(aligned: Registration, drawn: bool = False) -> Grey:
     share = np.maximum(cv2.GaussianBlur(inside.astype(np.float32), (0, 0), COARSE), 1e-3)
     excess = _measure_excess(*aligned.alike, inside, share)
     if drawn or excess.max() >= MIN_DIFFERING:
-        toned = [_measure_excess(one, other, inside, share) for one, other in aligned.toned]
-        excess = np.minimum(excess, np.minimum(*toned))
+        for pair in aligned.toned:
+            excess = np.minimum(excess, _measure_excess(*pair, inside, share))
     return np.where(inside, excess[0] if drawn else excess.max(axis=0), 0).astype(np.float32)
 
 

@@ -288,6 +288,5 @@ def _compare(one: Pixels, other: Pixels) -> float:
 
 def _measure_windows(one: Pixels, other: Pixels) -> Grey:
     """Return how far two pictures [h, w, 3] differ in each window [h, w], root mean square of the channel that differs most."""
-    largest = np.maximum.reduce(cv2.split(cv2.absdiff(one, other)))
-    squares = np.square(largest.astype(np.float32))
-    return np.asarray(np.sqrt(cv2.blur(squares, (WINDOW, WINDOW))), np.float32)
+    largest = np.maximum.reduce(cv2.split(cv2.absdiff(one, other))).astype(np.float32)
+    return np.asarray(np.sqrt(cv2.blur(largest * largest, (WINDOW, WINDOW))), np.float32)

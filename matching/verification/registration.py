@@ -89,23 +89,15 @@ class Registration:
         return alignment.find_covered(self.fixed.shape, alignment.invert(self.homography), self.moving.shape)
 
     @cached_property
-    def sharp(self) -> tuple[Grey, Grey]:
-        """Details [h, w] of both, as they are."""
-        return alignment.keep_details(self.fixed), alignment.keep_details(self.warped)
-
-    @cached_property
     def details(self) -> tuple[Grey, Grey]:
         """Details [h, w] of both, blurred to look alike."""
-        fixed, warped = (
-            alignment.keep_details(shown) if blur else sharp
-            for shown, blur, sharp in zip(self.alike, self.blurs, self.sharp, strict=True)
-        )
-        return fixed, warped
+        fixed, warped = self.alike
+        return alignment.keep_details(fixed), alignment.keep_details(warped)
 
     def blur(self, deviations: tuple[float, float]) -> "Registration":
         """Return the same, blurred by these standard deviations."""
         blurred = replace(self, blurs=deviations)
-        vars(blurred).update(warped=self.warped, covered=self.covered, shared=self.shared, sharp=self.sharp)
+        vars(blurred).update(warped=self.warped, covered=self.covered, shared=self.shared)
         return blurred
 
     @cached_property
