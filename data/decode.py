@@ -72,7 +72,8 @@ def decode_rgb(source: Path | bytes, short_side: int | None = None, decoded: Dec
     except UserError as error:
         raise ImageError(name, f"cannot be read: {error}") from error
     with _open(name, content) as image:
-        check_scans(image, name, content)
+        if not decoded:
+            check_scans(image, name, content)
         return _to_rgb(image, name, short_side, {} if decoded is None else decoded)
 
 
