@@ -171,7 +171,8 @@ class Knowledge:
 
     def is_intact(self, path: Path) -> bool:
         """Whether a file is decoded whole."""
-        return self.judge.verdicts.ask((path,), "intact", (), lambda: is_intact(path))
+        readable = self.facts[path].sharpness > 0
+        return self.judge.verdicts.ask((path,), "intact", (), lambda: is_intact(path, readable))
 
     @cached_property
     def of(self) -> Callable[[Path, Path], PairKnowledge]:

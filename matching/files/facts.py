@@ -168,11 +168,15 @@ def measure_picture(pixels: UInt8s) -> tuple[float, bool]:
     return float(cv2.Laplacian(grey, cv2.CV_64F).var()), is_flat(pixels)
 
 
-def is_intact(path: Path) -> bool:
-    """Whether a picture is decoded whole. The rest of a broken scan of a JPEG is made up, and only a warning says so."""
+def is_intact(path: Path, readable: bool) -> bool:
+    """Whether a picture is decoded whole. The rest of a broken scan of a JPEG is made up, and only a warning says so.
+
+    `readable` says that it was decoded before; False where that is not known.
+    """
     try:
         content = read_bytes(path)
-        decode_rgb(content, short_side=1)
+        if not readable:
+            decode_rgb(content, short_side=1)
     except (OSError, UserError, ImageError):
         return False
     return detect_format(content[:SIGNATURE_BYTES]) != "JPEG" or not BROKEN_SCAN.search(
