@@ -201,8 +201,8 @@ def take_means(values: Grey) -> Grey:
     return np.asarray(cv2.boxFilter(values, cv2.CV_32F, (WINDOW, WINDOW)), np.float32)
 
 
-def cut_middle(picture: Grey, homography: Homography, side: int) -> tuple[Grey, Homography]:
-    """Return the middle of a picture, and the map onto it from the picture to which the homography leads from the whole."""
-    top, left = (max(0, (length - side) // 2) for length in picture.shape)
+def cut_middle(picture: UInt8s, homography: Homography, side: int) -> tuple[Grey, Homography]:
+    """Return the grey middle of a picture [h, w, 3], and the map onto it from the picture to which the homography leads."""
+    top, left = (max(0, (length - side) // 2) for length in picture.shape[:2])
     shift = np.array([[1, 0, left], [0, 1, top], [0, 0, 1]], np.float64)
-    return picture[top : top + side, left : left + side], invert(homography @ shift)
+    return to_grey(picture[top : top + side, left : left + side]), invert(homography @ shift)

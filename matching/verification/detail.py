@@ -22,6 +22,7 @@ from .alignment import (
 from .edits import Comparison, Fields
 from .geometry import map_pixels
 
+Pixels = UInt8s
 PREDICTED_SIDE = 640  # side in pixels of the middle part that is measured
 FINE = 1.08  # frequencies above this multiple of the smaller picture's highest one are new
 SHARED = (0.5, 0.92)  # multiples of it between which frequencies are compared with the new ones
@@ -40,11 +41,11 @@ MIN_LIKENESS = 0.6
 MIN_RATIO = 0.55  # new to shared detail, for a picture of twice the size; less for others
 
 
-def measure_new_detail(picture: Grey, other: Grey, homography: Homography) -> float:
+def measure_new_detail(picture: Pixels, other: Grey, homography: Homography) -> float:
     """Return the size in grey levels of the detail of a picture that was not made from a smaller copy; 0 for none that is sure.
 
     Args:
-        picture: Grey values [h, w] of the larger picture.
+        picture: Pixels [h, w, 3] of the larger picture.
         other: Grey values [h, w] of the smaller one.
         homography: From the picture's pixels to the other's [3, 3].
     """
@@ -131,7 +132,6 @@ def _predict(wanted: Grey, inputs: list[Grey], counted: Bools) -> Grey:
     return made
 
 
-Pixels = UInt8s
 # resolution, as a share of the other picture's, from which a picture may have been enlarged
 MIN_DENSITY = 1.15
 MAX_DENSITY = 1.1  # pixels per length up to which a picture shows no more than the other one
@@ -166,11 +166,11 @@ def compare_detail(
     # pixels of each along its x and y for a length of one pixel of the other
     densities = [1 / np.linalg.norm(steps, axis=0) for steps in of_pixels]
     denser = [side for side in (0, 1) if densities[side].max() > MAX_DENSITY]
-    greys = [to_grey(pixels) for pixels in read()] if denser else []
+    shown = read() if denser else ()
     enlarged = np.zeros((2, 2), bool)  # of query and reference, along x and y
     new_detail = [0.0, 0.0]
     for side in denser:
-        pair = greys[side], greys[1 - side], maps[side]
+        pair = shown[side], to_grey(shown[1 - side]), maps[side]
         new_detail[side] = measure_new_detail(*pair)
         if not trusted[side]:
             enough = _measure_gains(*pair) >= 1 + DETAIL_GAIN * (densities[side] - 1)
@@ -201,11 +201,11 @@ def measure_angle(steps: Float64s) -> float:
     return float(np.degrees(np.arctan2(steps[1, 0], steps[0, 0])))
 
 
-def _measure_gains(picture: Grey, other: Grey, homography: Homography) -> Float64s:
+def _measure_gains(picture: Pixels, other: Grey, homography: Homography) -> Float64s:
     """Return how much more detail a picture has along x and y than the other one, enlarged to its size; infinite if unknown.
 
     Args:
-        picture: Grey values [h, w].
+        picture: Pixels [h, w, 3].
         other: Grey values [h, w].
         homography: From the picture's pixels to the other's [3, 3].
     """
