@@ -11,7 +11,7 @@ from typing import TypeVar
 
 DEVICE_VARIABLE = "COPY_DETECTION_DEVICE"  # environment variable: the device to use instead of the best one
 MAX_DEFAULT_WORKERS = 16  # upper limit of the default; a recipe may ask for more
-TRIM_THRESHOLD, MMAP_MAX = -1, -4  # of glibc's malloc.h
+TRIM_THRESHOLD, MMAP_MAX, ARENA_MAX = -1, -4, -8  # of glibc's malloc.h
 
 
 def process_rank() -> int:
@@ -45,6 +45,7 @@ def keep_freed_memory() -> None:
             library = ctypes.CDLL(None)
             library.mallopt(MMAP_MAX, 0)
             library.mallopt(TRIM_THRESHOLD, -1)
+            library.mallopt(ARENA_MAX, usable_cores())  # each thread's would keep as much
 
 
 def usable_cores() -> int:

@@ -180,7 +180,9 @@ class Search:
         """Return the normalised vectors [VIEWS, d] of the views of those queries that can be read, by their rows."""
         self.verdicts.know(queries)
         normalizer = self.extractor.normalizer
-        given = [self.extractor.identity, normalizer and repr((normalizer.variant, normalizer.settings))]
+        normalized_by = normalizer and repr((normalizer.variant, normalizer.settings))
+        made_by = [network.made_by for network in self.extractor.networks]
+        given = [self.extractor.identity, normalized_by, *made_by]
         found: dict[int, Floats] = {}
         unknown = []
         for row, (path, _) in enumerate(queries):

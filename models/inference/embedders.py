@@ -53,6 +53,7 @@ class Embedder:
     launch: Callable[[Squares], Waiting] | None = None
     # opens what embeds views with less work, nearly as well
     open_views: "Callable[[], Embedder] | None" = None
+    made_by: str = ""  # what that is: their vectors differ by what makes them
 
     def for_views(self) -> "Embedder":
         """Return what embeds a query's views, at sizes of its own."""

@@ -1,8 +1,8 @@
 """A checkpoint's network without torch: by its graph, an ONNX model beside the checkpoint that takes the weights from there.
 
 `NAME.graph.onnx` embeds pictures. It gives torch's vectors, to SAME_VECTORS in a coordinate: both belong into the same index.
-`NAME.views.onnx` embeds views with less work, nearly as well; these vectors are in no index. Both name the checkpoint's file: one
-that is renamed needs its graphs written again.
+`NAME.views.onnx` embeds views with less work, nearly as well; these vectors are no references. Both name the checkpoint's file:
+one that is renamed needs its graphs written again.
 """
 
 from dataclasses import replace
@@ -13,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 
 from image_copies.data import commands, process
 from image_copies.data.errors import UserError
+from image_copies.data.files import digest_file
 
 from .embedders import Embedder, open_once
 from .onnx_embedder import open_onnx
@@ -61,7 +62,14 @@ def _open_graph(checkpoint: Path) -> Embedder | None:
     views = checkpoint.with_suffix(VIEWS)
     if not views.is_file():
         return network
-    return replace(network, open_views=open_once(lambda: open_onnx(views, checkpoint)))
+
+    def open_views() -> Embedder:
+        try:
+            return open_onnx(views, checkpoint)
+        except (UserError, OSError):  # damaged, or of other weights
+            return network
+
+    return replace(network, open_views=open_once(open_views), made_by=digest_file(views))
 
 
 def _check(checkpoint: Path) -> None:

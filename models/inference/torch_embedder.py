@@ -52,4 +52,5 @@ def _prepare(loaded: Checkpoint, settings: EmbeddingSettings, device: torch.devi
         side_by_side=None if on_gpu else use_one_thread,
         launch=launch if on_gpu else None,
         open_views=open_once(open_views) if isinstance(loaded.descriptor, JoinedDescriptor) else None,
+        made_by="torch",
     )

@@ -23,6 +23,7 @@ from image_copies.matching.pair import Pair
 from image_copies.matching.verification import recompression
 from image_copies.matching.verification.edits import Comparison
 from image_copies.matching.views import Looks
+from image_copies.models.inference import graph
 from image_copies.pipeline.match import main
 from tests.folders import read_tree
 
@@ -126,6 +127,13 @@ def test_verdicts_of_another_version_are_dropped(album: Path, looked: list[str],
     assert search() == first
 
 
+def test_views_of_another_graph_are_made_again(album: Path, looked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    first = search()
+    monkeypatch.setattr(graph, "digest_file", lambda path: "of another graph")
+    looked.clear()
+    assert search() == first and "views" in looked
+
+
 def test_a_search_that_was_killed_leaves_whole_stages(album: Path, looked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     for where, name in ((pairs.PairJudge, "verify_all"), (searching, "make_groups")):
         with monkeypatch.context() as patched:
@@ -134,7 +142,7 @@ def test_a_search_that_was_killed_leaves_whole_stages(album: Path, looked: list[
                 search()
         looked.clear()
     again = search()
-    assert "_embed_views" not in looked and "verify" not in looked
+    assert not {"views", "verify"} & set(looked)
     assert again == search(output="fresh")
 
 

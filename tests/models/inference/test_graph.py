@@ -226,6 +226,13 @@ def test_views_are_embedded_in_whole_numbers_where_little_is_lost(
     assert np.array_equal(open_network(two, SETTINGS).for_views().embed({64: pixels[64][2:5]}), vectors[2:5])
 
 
+def test_a_damaged_graph_of_views_is_not_used(two: Path) -> None:
+    add_graph(two)
+    two.with_suffix(VIEWS).write_bytes(two.with_suffix(VIEWS).read_bytes()[:500])
+    network = open_network(two, SETTINGS)
+    assert network.for_views() is not network and network.for_views().sizes == network.sizes == (64,)
+
+
 def test_views_are_smaller_than_what_is_embedded_whole() -> None:
     assert [reduce_for_views(side) for side in (16, 32, 64, 96, 128, 160, 224, 512)] == [16, 32, 64, 64, 96, 128, 192, 416]
 
