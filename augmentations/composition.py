@@ -59,7 +59,9 @@ def list_edits(settings: AugmentationSettings) -> Sequence[Edit]:
     rows: Sequence[Edit] = TABLES[family] if family in TABLES else load_kind(EDIT_TABLES, family)
     rows = (*rows, *EXTRA_TABLE) if settings.extra and settings.family not in ("broad", "many") else rows
     return (
-        rows if settings.without is None else tuple(row for row in rows if row.family not in settings.without)
+        rows
+        if settings.without is None
+        else tuple(row for row in rows if row.family not in settings.without)
     )
 
 
@@ -101,7 +103,9 @@ def edit_image(
     return Edited(replay(image, record, other_images), record)
 
 
-def draw_record(settings: AugmentationSettings, rng: np.random.Generator, other_ids: Sequence[str]) -> Record:
+def draw_record(
+    settings: AugmentationSettings, rng: np.random.Generator, other_ids: Sequence[str]
+) -> Record:
     """Draw edits and their parameters; without ids of other images, edits that paste are skipped."""
     record: Record = []
     done: set[str] = set()

@@ -17,7 +17,8 @@ from .randomness import generator_for
 from .settings import AugmentationSettings
 
 Key = tuple[int, int, int]  # epoch, row, repetition
-MAX_REPETITIONS_PER_PASS = 1_000_000  # more than any pass has of one image; later passes count on from there
+# more than any pass has of one image; later passes count on from there
+MAX_REPETITIONS_PER_PASS = 1_000_000
 
 
 class CachedOverlays:
@@ -72,7 +73,9 @@ class EditedImages(Dataset[tuple[Tensor, int]]):
         rng = generator_for(self.seed, epoch, self.images.ids[row], repetition)
         record = draw_record(self.settings, rng, self.overlays.ids if self.overlays else ())
         edited = replay(image, record, self.overlays) if record else image
-        return torch.from_numpy(np.ascontiguousarray(resize_square(edited, self.size))).permute(2, 0, 1), row
+        return torch.from_numpy(np.ascontiguousarray(resize_square(edited, self.size))).permute(
+            2, 0, 1
+        ), row
 
 
 def normalize_pixels(pixels: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:

@@ -113,7 +113,9 @@ def _write_query(folder: Path, seed: int, overlays: ImageSet, task: Task) -> lis
     except ImageError as error:
         return str(error)
     edited = _edit_at_least_once(image, edits, seed, query_id, source_id, other_images)
-    Image.fromarray(squares.shrink(edited.image, 2 * TUNED_SIDE)).save(folder / f"{query_id}.jpg", quality=85)
+    Image.fromarray(squares.shrink(edited.image, 2 * TUNED_SIDE)).save(
+        folder / f"{query_id}.jpg", quality=85
+    )
     return edited.record
 
 
@@ -165,6 +167,7 @@ def _write_tables(
     edits = [(task[0], " ".join(str(entry["edit"]) for entry in record)) for task, _, record in made]
     ground_truth.write_table(folder / layout.QUERY_EDITS, ["query_id", "edits"], edits)
     lines = [
-        json.dumps({"query_id": task[0], "source_id": task[1], "record": record}) for task, _, record in made
+        json.dumps({"query_id": task[0], "source_id": task[1], "record": record})
+        for task, _, record in made
     ]
     (folder / layout.QUERY_RECORDS).write_text("\n".join(lines) + "\n", encoding="utf-8")

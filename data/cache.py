@@ -76,7 +76,9 @@ def cache_images(
             cached = _open_cache(images, pixels_file, about_file)
             if cached is None:
                 packed = threads.map_in_threads(partial(_pack, size, form), stored.paths, max(1, workers))
-                shown = tqdm(packed, total=len(images), desc=f"caching {size} px", unit="image", leave=False)
+                shown = tqdm(
+                    packed, total=len(images), desc=f"caching {size} px", unit="image", leave=False
+                )
                 ends, shapes, problems = _write_packed(stored, shown, pixels_file)
                 with files.whole_file(about_file) as temporary, temporary.open("wb") as file:
                     np.savez(

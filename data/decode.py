@@ -44,7 +44,9 @@ MIN_CONTRAST, MIN_SEEN = 24.0, 0.02
 Decoded = dict[tuple[int, int], UInt8s]
 
 
-def decode_rgb(source: Path | bytes, short_side: int | None = None, decoded: Decoded | None = None) -> UInt8s:
+def decode_rgb(
+    source: Path | bytes, short_side: int | None = None, decoded: Decoded | None = None
+) -> UInt8s:
     """Decode to RGB uint8 [h, w, 3]: EXIF orientation applied, transparency composited on white, deeper channels scaled to 8.
 
     White drawings on a transparent ground are composited on black. Of an animation whose first frame shows nothing, as one that

@@ -14,7 +14,8 @@ QUERY = "query_images"
 TRAINING_LABELS = "training_labels.csv"  # optional: image_id,label
 GROUND_TRUTH = "public_ground_truth.csv"
 QUERY_EDITS = "query_edits.csv"
-QUERY_RECORDS = "query_records.jsonl"  # only for queries made by this project: source image and edits of each
+# only for queries made by this project: source image and edits of each
+QUERY_RECORDS = "query_records.jsonl"
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,9 @@ class PreprocessedImages(Dataset[tuple[Tensor, bool]]):
 
     def __init__(self, images: ImageSet, size: int, protocol: TestProtocol = "square") -> None:
         if protocol not in get_args(TestProtocol):
-            raise UserError(f"test protocol {protocol!r}: choose one of {', '.join(get_args(TestProtocol))}.")
+            raise UserError(
+                f"test protocol {protocol!r}: choose one of {', '.join(get_args(TestProtocol))}."
+            )
         self.images = images
         self.size = size
         self.protocol = protocol

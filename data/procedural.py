@@ -103,9 +103,9 @@ def _texture(rng: np.random.Generator, height: int, width: int, first: Colour, s
     elif kind == 1:
         weight = ((np.floor(along / period) + np.floor(across / period)) % 2).astype(np.float32)
     elif kind == 2:
-        weight = (np.hypot(along % period - period / 2, across % period - period / 2) < period * 0.3).astype(
-            np.float32
-        )
+        weight = (
+            np.hypot(along % period - period / 2, across % period - period / 2) < period * 0.3
+        ).astype(np.float32)
     elif kind == 3:
         cells = rng.random((max(2, int(height / period)), max(2, int(width / period))), dtype=np.float32)
         weight = cv2.resize(cells, (width, height), interpolation=cv2.INTER_CUBIC)
@@ -218,7 +218,9 @@ def _tiles(rng: np.random.Generator, canvas: Float32s, palette: Colour) -> None:
     height, width = canvas.shape[:2]
     rows, columns = rng.integers(2, 8, size=2)
     rows_at = (
-        np.sort(rng.uniform(0, height, rows + 1)) if rng.random() < 0.5 else np.linspace(0, height, rows + 1)
+        np.sort(rng.uniform(0, height, rows + 1))
+        if rng.random() < 0.5
+        else np.linspace(0, height, rows + 1)
     )
     columns_at = np.linspace(0, width, columns + 1)
     gap = int(rng.integers(0, 8))

@@ -156,7 +156,9 @@ def as_path(place: str | os.PathLike[str]) -> Path:
         return Path(place)
     if match[1] in LOCAL_SCHEMES:
         return (
-            Path(unquote(urlsplit(text).path)) if isinstance(place, str) else Path(f"/{match[2].lstrip('/')}")
+            Path(unquote(urlsplit(text).path))
+            if isinstance(place, str)
+            else Path(f"/{match[2].lstrip('/')}")
         )
     if os.name == "nt":
         raise StorageError(f"{text}: places on object stores can be used on Linux and macOS only.")

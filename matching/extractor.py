@@ -36,7 +36,9 @@ from . import threshold as thresholds
 from .matches import FALSE_ALARMS, Rule
 
 Project = Callable[[Float32s], Float32s]
-UNFITTED = thresholds.Tail(start=0.0, scale=1e-9, share=1.0, pairs=0)  # nothing but the same vector is a copy
+UNFITTED = thresholds.Tail(
+    start=0.0, scale=1e-9, share=1.0, pairs=0
+)  # nothing but the same vector is a copy
 MOST_QUERIES, NEAREST = (
     2000,
     10,
@@ -97,7 +99,9 @@ class Extractor:
             made = self.project(vectors) if len(vectors) else np.zeros((0, self.dimensions), np.float32)
             yield loaded, made
 
-    def extract_all(self, images: ImageSet, advance: Callable[[int], object] = lambda count: None) -> Vectors:
+    def extract_all(
+        self, images: ImageSet, advance: Callable[[int], object] = lambda count: None
+    ) -> Vectors:
         """Return the vectors of all files at once; `advance` is called with the number of files done since the last call."""
         vectors = np.zeros((len(images), self.dimensions), np.float32)
         unreadable = np.zeros(len(images), bool)

@@ -79,7 +79,9 @@ def read_hash_lists(lists: Sequence[Path]) -> HashLists:
     if not lists:
         return HashLists()
     _load_pdq()
-    return HashLists(names, np.frombuffer(bytes.fromhex("".join(digits)), np.uint64).reshape(-1, 4), skipped)
+    return HashLists(
+        names, np.frombuffer(bytes.fromhex("".join(digits)), np.uint64).reshape(-1, 4), skipped
+    )
 
 
 def _read_entries(path: Path) -> Iterator[tuple[str, str, float]]:

@@ -264,7 +264,8 @@ def describe_match(match: Match) -> str:
         WORDS.get(name, f"{name.replace('_', ' ')} {{}}").format(value) for name, value in values.items()
     ]
     return "; ".join(
-        ([describe_judgement(match.judgement)] if match.judgement else []) + [", ".join(known)] * bool(known)
+        ([describe_judgement(match.judgement)] if match.judgement else [])
+        + [", ".join(known)] * bool(known)
     )
 
 

@@ -28,9 +28,8 @@ from .verification.judgement import EQUAL_BYTES, MAX_FALSE_ALARMS, Judgement, ju
 from .verification.picture import Picture
 from .views import find_features, list_crops
 
-MAX_CACHED_PICTURES = (
-    400  # pictures that are kept in memory, 0.6 MB each; of five times as many the features, 0.08 MB each
-)
+# pictures that are kept in memory, 0.6 MB each; of five times as many the features, 0.08 MB each
+MAX_CACHED_PICTURES = 400
 MAX_CROPS = 3  # of a query, looked at where the whole shows nothing
 # pixels of a picture's short side from which its crops show as much as whole pictures do
 CROPPED_SIDE = 2 * MAX_SIDE
@@ -127,7 +126,9 @@ class PairJudge:
         def look(pair: Match, undone: Sequence[Change], crop: int | None = None) -> Evidence | None:
             def find() -> Evidence | None:
                 other = self._features.require(pair.reference)
-                shown = own() if crop is None else crop_features(closer(), list_crops(closer())[crop], own())
+                shown = (
+                    own() if crop is None else crop_features(closer(), list_crops(closer())[crop], own())
+                )
                 return verify(shown, other, changes=undone)
 
             with suppress(ImageError):  # one may have gone meanwhile

@@ -67,7 +67,9 @@ class ImageCopySignal(SimpleSignalType, BytesHasher):
         return "" if flat else _encode(open_shipped(None).extract_picture(pixels)[0])
 
     @classmethod
-    def compare_hash(cls, hash1: str, hash2: str, threshold: float = MAX_DISTANCE) -> SignalComparisonResult:
+    def compare_hash(
+        cls, hash1: str, hash2: str, threshold: float = MAX_DISTANCE
+    ) -> SignalComparisonResult:
         """Compare two signals by their squared distance."""
         distance = float(np.square(_decode(hash1) - _decode(hash2)).sum())
         return SignalComparisonResult.from_simple_dist(distance, threshold)

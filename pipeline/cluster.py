@@ -48,7 +48,9 @@ def add_ray_options(parser: argparse._ActionsContainer) -> None:
 
 
 @contextmanager
-def use_ray(where: str | None, gpu_share: float = 1.0, say: Callable[[str], None] = print) -> Iterator[None]:
+def use_ray(
+    where: str | None, gpu_share: float = 1.0, say: Callable[[str], None] = print
+) -> Iterator[None]:
     """Work on shards on a cluster inside the `with` block; it is reached, or started, when there is work.
 
     `where` is that of --ray, without which this process works, `gpu_share` of --ray-gpu; `say` prints a line about each work.

@@ -17,7 +17,9 @@ Found = TypeVar("Found")
 class TorchSearch:
     """A `submissions.search.neighbours.Device` of torch."""
 
-    def __init__(self, device: torch.device, query_block: int = 4096, reference_block: int = 65_536) -> None:
+    def __init__(
+        self, device: torch.device, query_block: int = 4096, reference_block: int = 65_536
+    ) -> None:
         """Compare blocks of so many vectors, whose products take 1 GiB."""
         self.device = device
         self.blocks = (query_block, reference_block)

@@ -60,7 +60,9 @@ def make_data(photos: Path | None, output: Path, seed: int, archive: str | None 
         if photos is None
         else [str(photos.resolve()), *fingerprint(images.find_images(photos, naming="path"))]
     )
-    wanted = SIGNATURE | {"source": source, "seed": seed} | ({"set": archive} if archive is not None else {})
+    wanted = (
+        SIGNATURE | {"source": source, "seed": seed} | ({"set": archive} if archive is not None else {})
+    )
     made = files.read_json(output / "dataset.json")
     if SIGNATURE | made == wanted:
         print(f"{output}: up to date")

@@ -89,7 +89,9 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     options.add_argument("--osv", type=Path, metavar="ZIP", help="OSV's export of the PyPI ecosystem")
-    options.add_argument("--lock", type=Path, metavar="FILE", default=Path(__file__).with_name("py313.lock"))
+    options.add_argument(
+        "--lock", type=Path, metavar="FILE", default=Path(__file__).with_name("py313.lock")
+    )
     chosen = options.parse_args()
     locked = read_lock(chosen.lock)
     if chosen.osv is None or not chosen.osv.is_file():

@@ -106,7 +106,8 @@ def list_claims(folder: Path, options: argparse.Namespace, seeds: int) -> list[C
     if options.only and not chosen:
         asked = " or ".join(options.only)
         known = sorted(
-            {claim.number.split(",")[0] for claim in claims}, key=lambda number: (read_number(number), number)
+            {claim.number.split(",")[0] for claim in claims},
+            key=lambda number: (read_number(number), number),
         )
         raise UserError(
             f"no claim is called {asked}. There are {' '.join(known)} and 10 to 12; photographs needs --photographs."
@@ -137,7 +138,12 @@ def is_asked_for(number: str, only: Sequence[str]) -> bool:
     """Whether a claim is named: "9" names all rows of claim 9, "9d" those of 9d, "photographs" all of those."""
     return any(
         asked
-        in (str(read_number(number)), number.split(",")[0], number.split(", ")[-1], number.replace(", ", ","))
+        in (
+            str(read_number(number)),
+            number.split(",")[0],
+            number.split(", ")[-1],
+            number.replace(", ", ","),
+        )
         for asked in only
     )
 
@@ -173,7 +179,9 @@ def measure_claims(store: Measurements, claims: Sequence[Claim], seeds: int) -> 
             console.print(f"{failed[-1]}: not measured: {error}", markup=False)
             continue
         rows.append(row)
-        console.print(f"{row.key}: {row.measured} ({row.difference.as_text()}): {row.verdict}", markup=False)
+        console.print(
+            f"{row.key}: {row.measured} ({row.difference.as_text()}): {row.verdict}", markup=False
+        )
     return rows, failed
 
 

@@ -112,7 +112,9 @@ def two_tones(image: Image, level: float, strength: float) -> Image:
 def equalize(image: Image, tiles: int, strength: float) -> Image:
     """Mix with local contrast stretched to the full range, in `tiles` × `tiles` parts of the image (HDR filters)."""
     spread = cv2.createCLAHE(clipLimit=40, tileGridSize=(tiles, tiles))
-    return mix(image, as_uint8(cv2.merge([spread.apply(channel) for channel in cv2.split(image)])), strength)
+    return mix(
+        image, as_uint8(cv2.merge([spread.apply(channel) for channel in cv2.split(image)])), strength
+    )
 
 
 @edit("tone")

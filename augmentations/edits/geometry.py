@@ -92,7 +92,9 @@ def crop(image: Image, x1: float, y1: float, x2: float, y2: float) -> Image:
     """Crop to the corners (x1, y1) and (x2, y2), fractions of width and height; at least MIN_SIDE_PIXELS per side remain."""
     top, bottom = _span(y1, y2, image.shape[0])
     left, right = _span(x1, x2, image.shape[1])
-    return image[top:bottom, left:right].copy()  # a crop of whole rows would otherwise be a view of the input
+    return image[
+        top:bottom, left:right
+    ].copy()  # a crop of whole rows would otherwise be a view of the input
 
 
 @edit("frame")
@@ -145,7 +147,9 @@ def lens(image: Image, strength: float) -> Image:
 def wave(image: Image, amplitude: float, periods: float, upright: bool) -> Image:
     """Let rows, or with `upright` columns, swing by `amplitude` of the short side, `periods` times over the image."""
     height, width = image.shape[:2]
-    y, x = np.meshgrid(np.arange(height, dtype=np.float64), np.arange(width, dtype=np.float64), indexing="ij")
+    y, x = np.meshgrid(
+        np.arange(height, dtype=np.float64), np.arange(width, dtype=np.float64), indexing="ij"
+    )
     reach = amplitude * min(height, width)
     if upright:
         return displace(image, x, y + reach * np.sin(2 * np.pi * periods * x / width))
@@ -196,7 +200,9 @@ def _enlarge_blurred(image: Image, size: tuple[int, int], blur: float) -> Image:
     resized = cv2.resize(image, small, interpolation=cv2.INTER_AREA if factor > 1 else cv2.INTER_LINEAR)
     deviations = blur * small[0] / size[0], blur * small[1] / size[1]
     border = cv2.BORDER_REFLECT if factor > 1 else cv2.BORDER_REFLECT_101
-    blurred = cv2.GaussianBlur(resized, (0, 0), sigmaX=deviations[0], sigmaY=deviations[1], borderType=border)
+    blurred = cv2.GaussianBlur(
+        resized, (0, 0), sigmaX=deviations[0], sigmaY=deviations[1], borderType=border
+    )
     return as_uint8(blurred if factor == 1 else cv2.resize(blurred, size, interpolation=cv2.INTER_LINEAR))
 
 

@@ -241,7 +241,9 @@ def sticker(
     rng = np.random.default_rng(seed)
     turn = np.linspace(0, 2 * np.pi, 40, endpoint=False)
     reach = (
-        0.42 * side * (1 + sum(rng.normal(0, 0.08) * np.cos(k * turn + rng.uniform(0, 6)) for k in (2, 3, 5)))
+        0.42
+        * side
+        * (1 + sum(rng.normal(0, 0.08) * np.cos(k * turn + rng.uniform(0, 6)) for k in (2, 3, 5)))
     )
     outline = np.stack([side / 2 + reach * np.cos(turn), side / 2 + reach * np.sin(turn)], axis=1).astype(
         np.int32
@@ -403,7 +405,10 @@ def speech_bubbles(image: Image, count: int, size: float, fill: list[int], seed:
         centre = (int(x * width), int(y * height))
         end = int(centre[0] + (tail - 0.5) * 3 * wide), centre[1] + 2 * tall
         cv2.fillPoly(
-            result, [np.array([centre, (centre[0] + wide // 3, centre[1]), end], np.int32)], fill, cv2.LINE_AA
+            result,
+            [np.array([centre, (centre[0] + wide // 3, centre[1]), end], np.int32)],
+            fill,
+            cv2.LINE_AA,
         )
         cv2.ellipse(result, centre, (wide, tall), 0, 0, 360, fill, -1, cv2.LINE_AA)
         for line in (-0.4, 0.0, 0.4):
@@ -421,6 +426,8 @@ def confetti(image: Image, count: int, size: float, seed: int) -> Image:
         corners = int(rng.choice([3, 4, 12]))
         angles = 2 * np.pi * (np.arange(corners) / corners + turn)
         radius = max(1.5, size * min(height, width) * (0.3 + 0.7 * share) / 2)
-        shape = np.stack([x * width + radius * np.cos(angles), y * height + radius * np.sin(angles)], axis=1)
+        shape = np.stack(
+            [x * width + radius * np.cos(angles), y * height + radius * np.sin(angles)], axis=1
+        )
         cv2.fillPoly(result, [shape.astype(np.int32)], rng.integers(0, 256, 3).tolist(), cv2.LINE_AA)
     return result

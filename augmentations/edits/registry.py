@@ -94,9 +94,9 @@ def pixel_grid(image: Image) -> tuple[Field, Field]:
 def unit_grid(image: Image) -> tuple[Field, Field]:
     """Return y [h, 1] and x [1, w] in −1…1."""
     height, width = image.shape[:2]
-    return np.linspace(-1, 1, height, dtype=np.float32)[:, None], np.linspace(-1, 1, width, dtype=np.float32)[
-        None
-    ]
+    return np.linspace(-1, 1, height, dtype=np.float32)[:, None], np.linspace(
+        -1, 1, width, dtype=np.float32
+    )[None]
 
 
 def smooth_noise(image: Image, cells: int, rng: np.random.Generator) -> Field:

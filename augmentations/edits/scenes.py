@@ -258,6 +258,8 @@ def film_strip(image: Image, width: float, holes: int, upright: bool) -> Image:
     edge = np.zeros((margin, turned.shape[1], 3), np.uint8)
     starts = (np.arange(holes) + 0.25) * turned.shape[1] / holes
     for start in starts:
-        edge[margin // 4 : margin - margin // 4, int(start) : int(start + turned.shape[1] / holes / 2)] = 240
+        edge[margin // 4 : margin - margin // 4, int(start) : int(start + turned.shape[1] / holes / 2)] = (
+            240
+        )
     film = np.concatenate([edge, turned, edge])
     return np.ascontiguousarray(film.swapaxes(0, 1) if upright else film)

@@ -180,7 +180,9 @@ QUERY_TABLE: Sequence[Edit] = (
         drawn(template=NUMBER),
         not_after=("overlay_image", "perspective"),
     ),
-    Edit("invert_channels", colour.invert_channels, rising(0.05), _draw_invert, not_after=AFTER_COLOUR_LOSS),
+    Edit(
+        "invert_channels", colour.invert_channels, rising(0.05), _draw_invert, not_after=AFTER_COLOUR_LOSS
+    ),
     Edit("swap_channels", colour.swap_channels, rising(0.05), _draw_swap, not_after=AFTER_COLOUR_LOSS),
     Edit("shift_channels", colour.shift_channels, rising(0.05), _draw_shift, not_after=AFTER_COLOUR_LOSS),
 )

@@ -189,7 +189,11 @@ MANY_TABLE: Sequence[Edit] = (
     _row(scenes.photocopy, contrast=between(1, 4), specks=grown(0, 0.1), strength=_strength, seed=seed),
     _row(scenes.creases, folds=whole(1, 7), strength=grown(0, 1), seed=seed),
     _row(
-        scenes.stains, share=grown(0, 0.4, 0.1), colour=colour_between(0, 170), strength=_strength, seed=seed
+        scenes.stains,
+        share=grown(0, 0.4, 0.1),
+        colour=colour_between(0, 170),
+        strength=_strength,
+        seed=seed,
     ),
     _row(scenes.photographed_print, _draw_print),
     _row(

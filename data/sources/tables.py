@@ -64,7 +64,10 @@ def copy_table(source: Path, gone: set[int], target: Path) -> None:
     import numpy as np
 
     row = 0
-    with open_table(source) as table, import_pyarrow()[1].ParquetWriter(target, table.schema_arrow) as output:
+    with (
+        open_table(source) as table,
+        import_pyarrow()[1].ParquetWriter(target, table.schema_arrow) as output,
+    ):
         for group in range(table.num_row_groups):
             rows = table.read_row_group(group)
             kept = [place for place in range(len(rows)) if row + place not in gone]
@@ -110,7 +113,9 @@ def _open_parquet(path: Path) -> _Groups:
             f"{path} has more than {MAX_GROUP_BYTES // 2**30} GiB in a group of rows. Write it with row_group_size=100."
         )
     sizes = [group.num_rows for group in about]
-    paths = _list_paths(file.read(columns=[f"{column}.path"]).column(0)) if has_paths else [None] * sum(sizes)
+    paths = (
+        _list_paths(file.read(columns=[f"{column}.path"]).column(0)) if has_paths else [None] * sum(sizes)
+    )
     return _Groups(
         sizes,
         paths,

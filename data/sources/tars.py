@@ -18,7 +18,11 @@ from ..formats import IMAGE_ENDINGS, SIGNATURE_BYTES, detect_format
 
 BLOCK = tarfile.BLOCKSIZE
 TAR_ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
-OPENERS: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
+OPENERS: dict[bytes, Callable[..., Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ": lzma.open,
+}
 READ_ERRORS = (tarfile.TarError, OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)
 MAX_EXPANSION_RATIO = 200  # unpacked bytes of a tar per byte of the file
 MIN_SUSPECT_BYTES = 2**30  # unpacked; below this, no ratio is suspect
@@ -96,7 +100,9 @@ def walk_tar(stream: IO[bytes]) -> Iterator[Member | str]:
         try:
             if archive is None:
                 stream.seek(expected)
-                archive = tarfile.open(fileobj=stream, mode="r:", ignore_zeros=True, errors="surrogateescape")  # noqa: SIM115
+                archive = tarfile.open(  # noqa: SIM115
+                    fileobj=stream, mode="r:", ignore_zeros=True, errors="surrogateescape"
+                )
             found = archive.next()
         except tarfile.ReadError as error:
             start = archive.offset if archive is not None else expected

@@ -132,7 +132,9 @@ def expand_sources(sources: Iterable[Path]) -> Iterator[Path]:
                     if name.strip() and not name.startswith("#"):
                         named += 1
                         yield (
-                            place if isinstance(place := as_path(name), RemotePath) else listing.parent / name
+                            place
+                            if isinstance(place := as_path(name), RemotePath)
+                            else listing.parent / name
                         )
         except OSError as error:
             raise UserError(f"the list {listing} cannot be read ({error.strerror or error}).") from error
@@ -141,9 +143,7 @@ def expand_sources(sources: Iterable[Path]) -> Iterator[Path]:
 
 
 MARK = ".not-searched"  # a file in such a folder
-TEXT = (
-    "image-copies made this folder. Searches of a folder above pass it over; named itself, it is searched.\n"
-)
+TEXT = "image-copies made this folder. Searches of a folder above pass it over; named itself, it is searched.\n"
 TRASH = re.compile(r"\.Trash(es|-\d+)?|\$RECYCLE\.BIN|RECYCLER|\.thumbnails", re.IGNORECASE)
 DESKTOP_TRASH = {"files", "info"}  # in a folder named Trash, as specified by freedesktop.org
 
@@ -151,7 +151,9 @@ DESKTOP_TRASH = {"files", "info"}  # in a folder named Trash, as specified by fr
 def is_set_aside(name: str, held: Collection[str]) -> bool:
     """Whether a folder of this name, which holds entries of these names, is a trash or has the mark."""
     return (
-        MARK in held or TRASH.fullmatch(name) is not None or (name == "Trash" and set(held) >= DESKTOP_TRASH)
+        MARK in held
+        or TRASH.fullmatch(name) is not None
+        or (name == "Trash" and set(held) >= DESKTOP_TRASH)
     )
 
 

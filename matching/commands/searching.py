@@ -122,7 +122,9 @@ def _find_and_group(
     own = settings.index is None
     within = own and pictures.references is None
     queries = pictures.queries
-    verified, views, left_out = choose_effort(settings.rule, len(queries), settings.verified, settings.views)
+    verified, views, left_out = choose_effort(
+        settings.rule, len(queries), settings.verified, settings.views
+    )
     if left_out:
         output.say(left_out)
         output.record("left_out", {"reason": left_out})

@@ -44,7 +44,9 @@ Candidates = NDArray[np.void]  # of type CANDIDATE
 # stays; and whether it is nothing but its bytes: no other files and no tags of a desktop belong to it, and no program keeps it.
 COUNTED = [criterion for criterion in (*ASKED, *CRITERIA) if criterion.column]
 RANKED = ["damaged", "archived", *(str(place) for place in range(len(COUNTED)))]
-KNOWN = np.dtype([*zip(RANKED, ["?", "?", *(each.column for each in COUNTED)], strict=True), ("alone", "?")])
+KNOWN = np.dtype(
+    [*zip(RANKED, ["?", "?", *(each.column for each in COUNTED)], strict=True), ("alone", "?")]
+)
 Compared = list[tuple[int, int]]  # numbers of a candidate and of the picture that it is compared with
 
 
@@ -90,7 +92,9 @@ class Judging:
 
     def judge(self, pairs: Compared) -> None:
         """Judge the pairs of a job and write its file."""
-        known = dict(self.collection.look_up(np.unique(pairs), ["id", "source", "place", "bytes", "sha256"]))
+        known = dict(
+            self.collection.look_up(np.unique(pairs), ["id", "source", "place", "bytes", "sha256"])
+        )
         paths = dict[int, Path]()
         with tempfile.TemporaryDirectory() as held, Rereader(self.column) as rereader:
             for number, about in known.items():

@@ -127,7 +127,9 @@ def count_files(container: Container) -> int:
     return max(1, len(container.names))
 
 
-def embed_container(embedding: Embedding, opened: Extractor, container: Container, place: Place) -> Embedded:
+def embed_container(
+    embedding: Embedding, opened: Extractor, container: Container, place: Place
+) -> Embedded:
     """Embed the pictures of a container, write its vectors and return its record."""
     extractor = with_decoders(opened, place)
     problems = list[str]()

@@ -109,7 +109,9 @@ def find_pictures(raw: Path) -> list[str]:
     except OSError:
         return []
     return [
-        name for name in names if _name_shot(name) == _name_shot(raw.name) and _ending(name) in IMAGE_ENDINGS
+        name
+        for name in names
+        if _name_shot(name) == _name_shot(raw.name) and _ending(name) in IMAGE_ENDINGS
     ]
 
 

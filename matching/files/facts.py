@@ -122,7 +122,9 @@ def read_content_facts(path: Path) -> dict[str, Any]:
     except ImageError:
         sharpness, flat = 0.0, False
     form = detect_format(content[:SIGNATURE_BYTES]) or ""
-    return {"size": len(content), "form": form, "sharpness": sharpness, "flat": flat} | _read_header(content)
+    return {"size": len(content), "form": form, "sharpness": sharpness, "flat": flat} | _read_header(
+        content
+    )
 
 
 def is_flat(pixels: UInt8s) -> bool:

@@ -16,7 +16,14 @@ from urllib.parse import quote
 
 from image_copies.data import files
 
-HARD_LINK_UNSUPPORTED = {errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EACCES}
+HARD_LINK_UNSUPPORTED = {
+    errno.EXDEV,
+    errno.EPERM,
+    errno.EOPNOTSUPP,
+    errno.ENOSYS,
+    errno.EMLINK,
+    errno.EACCES,
+}
 NOTE = ".trashinfo"
 MAX_NAME_BYTES = 255  # of a name, on every common disk
 
@@ -133,7 +140,9 @@ def find_trash(file: Path, spare: Path) -> Path:
         if os.path.ismount(folder) or folder == folder.parent
     )
     trash = top / f".Trash-{os.getuid()}"
-    return trash if (_is_own_folder(trash) if os.path.lexists(trash) else os.access(top, os.W_OK)) else spare
+    return (
+        trash if (_is_own_folder(trash) if os.path.lexists(trash) else os.access(top, os.W_OK)) else spare
+    )
 
 
 def find_trash_place(file: Path, trash: Path) -> tuple[Path, Path | None]:

@@ -10,7 +10,14 @@ from image_copies.data.errors import text_of
 
 from ..files.companions import find_pictures, is_in_library, is_raw
 from ..files.facts import Facts
-from ..files.keeping import REFERENCE, KeepSettings, choose_kept, find_link_targets, find_pattern, sort_files
+from ..files.keeping import (
+    REFERENCE,
+    KeepSettings,
+    choose_kept,
+    find_link_targets,
+    find_pattern,
+    sort_files,
+)
 from ..files.plan import BY_HAND, Action, PlanRow, list_companions
 from ..knowledge import Knowledge, PairKnowledge
 from ..verification.edits import OTHER

@@ -25,7 +25,8 @@ from .groups import MAX_GROUP_SIZE, MIN_HUB_MATCHES, PAIR, Hub, group_components
 from .series import list_joining
 
 READER_THREADS = 2
-LARGE = 30_000_000  # pixels of a picture from which on a group is planned alone: a comparison takes gigabytes
+# pixels of a picture from which on a group is planned alone: a comparison takes gigabytes
+LARGE = 30_000_000
 
 
 class CopyGroup(list[Path]):

@@ -49,9 +49,7 @@ def read_decisions(store: Store) -> list[Decision]:
     Raises:
         sqlite3.DatabaseError: A decision is damaged; `open_store` turns it into a message.
     """
-    find = (
-        "SELECT first, second, copy, decided, first_name, second_name FROM decisions ORDER BY decided, rowid"
-    )
+    find = "SELECT first, second, copy, decided, first_name, second_name FROM decisions ORDER BY decided, rowid"
     decisions = []
     for first, second, copy, decided, *names in store.database.execute(find):
         if [type(value) for value in (first, second, decided, *names)] != [bytes, bytes, str, bytes, bytes]:

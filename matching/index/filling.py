@@ -11,7 +11,13 @@ from image_copies.data.errors import StorageError, UserError
 from image_copies.data.process import choose_workers
 from image_copies.data.remote import READERS, is_remote
 from image_copies.data.threads import map_in_threads
-from image_copies.models.inference.embedders import Look, Source, choose_batch, list_square_sizes, load_batch
+from image_copies.models.inference.embedders import (
+    Look,
+    Source,
+    choose_batch,
+    list_square_sizes,
+    load_batch,
+)
 
 from ..extractor import Extractor
 from ..threshold import Floats

@@ -84,7 +84,9 @@ def open_store(
     try:
         with closing(
             # other threads read verdicts
-            sqlite3.connect(path, timeout=LOCK_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False)
+            sqlite3.connect(
+                path, timeout=LOCK_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
+            )
         ) as database:
             database.create_function("checksum", 1, compute_checksum, deterministic=True)
             database.execute("PRAGMA journal_mode = WAL")

@@ -104,7 +104,9 @@ class Verdicts:
         if self._database is None:
             return
         asked = {path for files, _ in self._found.values() for path in files}
-        same = {path for path in asked & self._digests.keys() if self._states.get(path) == _read_state(path)}
+        same = {
+            path for path in asked & self._digests.keys() if self._states.get(path) == _read_state(path)
+        }
         rows = [(*key, answer) for key, (files, answer) in self._found.items() if same.issuperset(files)]
         with write_together(self._database):
             self._database.executemany(WRITE, rows)

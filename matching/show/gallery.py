@@ -19,7 +19,8 @@ from ..matches import Match, Matches, Rule, describe_count, describe_match
 from ..verification.judgement import Kind
 
 TEMPLATE = Path(__file__).parent / "templates" / "matches.html.jinja"
-MAX_SHOWN, MAX_GROUP_FILES = 200, 12  # pairs or groups of each section, and files of a group, that are shown
+# pairs or groups of each section, and files of a group, that are shown
+MAX_SHOWN, MAX_GROUP_FILES = 200, 12
 MAX_LISTED = 300  # lines of the lists
 FIGURES = re.compile(
     r" \([^()]*( of 100| blocks[^()]*| of the picture differ|pixels of \d+)\)|; \d+ features agree"

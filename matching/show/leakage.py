@@ -32,7 +32,11 @@ class Share:
 
 
 def report_leakage(
-    folder: Path, pairs: Sequence[Match], digests: Mapping[Path, bytes], names: Sequence[Path], output: Output
+    folder: Path,
+    pairs: Sequence[Match],
+    digests: Mapping[Path, bytes],
+    names: Sequence[Path],
+    output: Output,
 ) -> list[Match]:
     """Write leakage.csv and a cleaned list for each set, and print the table of sets × sets.
 

@@ -68,7 +68,9 @@ class LaidPair:
     def differ(self) -> str:
         """Return what differs in words."""
         parts = "1 part differs" if self.frames == 1 else f"{self.frames} parts differ"
-        return f"{parts if self.frames else 'Nothing differs'} by more than tones, sharpness and compression"
+        return (
+            f"{parts if self.frames else 'Nothing differs'} by more than tones, sharpness and compression"
+        )
 
     def values(self) -> dict[str, Any]:
         """Return the pictures as data URLs, and what is said of them, by name."""

@@ -106,7 +106,9 @@ def write_groups_csv(path: Path, groups: Iterable[CopyGroup]) -> None:
     ground_truth.write_table(path, columns, ([values.get(name, "") for name in columns] for values in rows))
 
 
-def _write_grouped(folder: Path, grouped: Grouped, series: Sequence[Sequence[Path]], output: Output) -> None:
+def _write_grouped(
+    folder: Path, grouped: Grouped, series: Sequence[Sequence[Path]], output: Output
+) -> None:
     """Write groups.csv and hubs.csv, and say what they and the series hold."""
     write_groups_csv(folder / results.GROUPS, grouped.copies)
     if series:
@@ -164,5 +166,7 @@ def _write_plan(folder: Path, rows: Sequence[PlanRow], output: Output) -> None:
     output.say(words)
     if removed:
         place = "" if folder == Path("matches") else f" --output {shlex.quote(text_of(folder))}"
-        carried_out = f"{commands.name_command('match')} --apply move|hardlink|symlink|delete-to-trash{place}"
+        carried_out = (
+            f"{commands.name_command('match')} --apply move|hardlink|symlink|delete-to-trash{place}"
+        )
         output.say(f"plan: {path}; nothing has been touched. Carry it out with: {carried_out}")

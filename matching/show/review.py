@@ -120,7 +120,9 @@ class Results:
             "remove": {"files": len(going), "bytes": _sum_bytes(going), "plan": str(named)},
             "review": sum(row.action == "review" for row in rows),
             "removed": len(removed),
-            "gone": [self._numbers[path] for path in removed if path in self._numbers and not is_there(path)],
+            "gone": [
+                self._numbers[path] for path in removed if path in self._numbers and not is_there(path)
+            ],
         }
 
     def pair(self, first: int, second: int) -> dict[str, Any]:

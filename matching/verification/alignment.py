@@ -6,7 +6,8 @@ import numpy as np
 from image_copies.data.arrays import Bools, Float32s, Float64s, UInt8s
 
 BLOCK, STRIDE = 32, 16  # pixels
-COARSE = 13  # pixels: structure wider than this is removed, so that light and shade do not count as agreement
+# pixels: structure wider than this is removed, so that light and shade do not count as agreement
+COARSE = 13
 MIN_TEXTURE = 3.0  # grey levels: standard deviation of a block that shows something
 MIN_PEAK = 0.7  # correlation from which a displaced block counts as found
 

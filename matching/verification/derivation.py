@@ -128,7 +128,8 @@ def _weigh(rest: Grey, step: Grey) -> Grey:
     within = (1 - np.tanh((np.abs(rest) - step / 2) / (2 * ROUNDING))) / (2 * step)
     tail = np.maximum(step, LEAST_TAIL)
     return np.asarray(
-        np.log((1 - MISFIT) * within + MISFIT * np.exp(-np.abs(rest) / tail) / (2 * tail) + 1e-30), np.float32
+        np.log((1 - MISFIT) * within + MISFIT * np.exp(-np.abs(rest) / tail) / (2 * tail) + 1e-30),
+        np.float32,
     )
 
 

@@ -127,7 +127,9 @@ def _predict(wanted: Grey, inputs: list[Grey], counted: Bools) -> Grey:
     seen = seen.astype(np.float64)
     weights, *_ = np.linalg.lstsq(seen.T @ seen, seen.T @ wanted[rows, columns], rcond=1e-7)
     made = np.zeros_like(wanted)
-    for each, kernel in zip(inputs, weights.reshape(len(inputs), 2 * REACH + 1, 2 * REACH + 1), strict=True):
+    for each, kernel in zip(
+        inputs, weights.reshape(len(inputs), 2 * REACH + 1, 2 * REACH + 1), strict=True
+    ):
         made += cv2.filter2D(each, cv2.CV_32F, kernel)
     return made
 
@@ -137,7 +139,8 @@ MIN_DENSITY = 1.15
 MAX_DENSITY = 1.1  # pixels per length up to which a picture shows no more than the other one
 # by which detail must grow with the density: that of sharp originals grows by 0.5, that of enlarged copies hardly
 DETAIL_GAIN = 0.25
-MAX_ANISOTROPY = 1.04  # ratio of the densities along two directions up to which the aspect ratio is the same
+# ratio of the densities along two directions up to which the aspect ratio is the same
+MAX_ANISOTROPY = 1.04
 MAX_TILT = 1.0  # degrees up to which a picture was not turned
 MEASURED_SIDE = 1024  # pixels of the part in the middle in which detail is measured
 MIN_DETAIL = 2.0  # grey levels of the second difference in a block that shows something

@@ -15,10 +15,12 @@ COARSE = 16.0  # pixels: differences wider than this are those of tones
 STEPS = 12  # parts of a picture, by how much detail they show, in which usual differences are found
 USUAL = 0.75  # share of a part's windows that differ by less than the usual difference
 NOISE = 4.0  # squared grey levels that count for nothing
-SPOT = 2.0  # pixels over which differences are smoothed, too: a spot of another tone stands out of noise then
+# pixels over which differences are smoothed, too: a spot of another tone stands out of noise then
+SPOT = 2.0
 SPOT_NOISE = 0.3  # NOISE, of smoothed differences
 SPOT_MARGIN = 0.45  # by which the logarithms of copies' smoothed differences reach further
-MIN_DIFFERING = 1.9  # logarithm of the ratio from which two may be filled-in forms, or one has a part hidden
+# logarithm of the ratio from which two may be filled-in forms, or one has a part hidden
+MIN_DIFFERING = 1.9
 # logarithm of the ratio from which a window shows something else: compressed and scaled copies reach 2.2
 CLEAR_EXCESS = 2.25
 CLOSE_EXCESS = 2.4  # the same of pictures that are looked at with more pixels: copies reach 2.3
@@ -114,7 +116,9 @@ def _look_at_drawn(picture: Grey, other: Grey, differing: Bools) -> tuple[float,
     if not differs.any():
         return 0.0, False, False
     kernel = np.ones((STROKE, STROKE), np.uint8)
-    bright, dark = (cv2.morphologyEx(picture, way, kernel) for way in (cv2.MORPH_TOPHAT, cv2.MORPH_BLACKHAT))
+    bright, dark = (
+        cv2.morphologyEx(picture, way, kernel) for way in (cv2.MORPH_TOPHAT, cv2.MORPH_BLACKHAT)
+    )
     tones = np.clip(picture[differs], 0, 255).astype(np.uint8)
     usual = int(np.convolve(np.bincount(tones, minlength=256), np.ones(2 * SAME_TONE + 1), "same").argmax())
     stroke = np.maximum(bright, dark)[differs] > MIN_STROKE * contrast[differs]

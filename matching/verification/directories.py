@@ -98,7 +98,9 @@ def _read_directory(
             raise ValueError(f"tag {tag} lies outside, or where others do")
         if kind in NUMBERS:
             numbers = np.frombuffer(data, values).tolist()
-            tags[tag] = list(zip(numbers[::2], numbers[1::2], strict=True)) if kind in RATIONALS else numbers
+            tags[tag] = (
+                list(zip(numbers[::2], numbers[1::2], strict=True)) if kind in RATIONALS else numbers
+            )
         else:
             tags[tag] = data
         end = max(end, start + size)

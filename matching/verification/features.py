@@ -20,7 +20,8 @@ from .alignment import resize_by
 MAX_SIDE = 400  # pixels of the longer side; larger pictures are reduced to it
 DECODED_SIDE = MAX_SIDE // 2  # pixels of the short side from which a picture is decoded for them
 MAX_FEATURES = 600  # features of a picture, the strongest ones
-MIN_CONTRAST = 0.02  # SIFT's contrast threshold, half of its default: edited copies are often pale or blurred
+# SIFT's contrast threshold, half of its default: edited copies are often pale or blurred
+MIN_CONTRAST = 0.02
 Box = tuple[float, float, float, float]  # left, top, right, bottom, as shares 0…1 of width and height
 CELLS, ANGLES = 4, 8  # a SIFT histogram has 4 × 4 cells with 8 angles each
 Change = Literal["", "mirrored", "inverted", "mirrored and inverted"]

@@ -24,7 +24,8 @@ MAX_CHANGED = 0.25  # share of the blocks that a caption or a sticker may cover
 MAX_MOVED = 0.25
 MIN_CHANGED = 2  # changed blocks from which something may have moved
 MAX_PARALLAX = 0.2  # pixels by which near and far may be displaced against each other in a certain copy
-CLEAR_PARALLAX = 0.6  # pixels from which they surely are: below, coarse blocks of blurred copies may seem so
+# pixels from which they surely are: below, coarse blocks of blurred copies may seem so
+CLEAR_PARALLAX = 0.6
 MAX_PERSPECTIVE = 0.12  # pixels: cropping, turning and scaling are affine, another point of view is not
 # certainty: of two shots of a scene or reports with one cover of the same pixels, and the highest
 APART = 30
@@ -142,7 +143,9 @@ def _judge_pixels(found: Registration) -> Judgement:
 def _find_motion(found: Registration) -> str:
     """Return what shows that the scene was seen twice, in words; empty for nothing."""
     if found.parallax > CLEAR_PARALLAX:
-        return f"near and far are displaced against each other (by {found.parallax:.1f} pixels of {MAX_SIDE})"
+        return (
+            f"near and far are displaced against each other (by {found.parallax:.1f} pixels of {MAX_SIDE})"
+        )
     if found.changed * found.blocks >= MIN_CHANGED - 0.5 and found.moved > MAX_MOVED:
         return f"something has moved ({100 * found.changed:.0f} % of the picture differ)"
     return ""

@@ -59,7 +59,9 @@ class Picture:
     @property
     def content(self) -> bytes:
         """The bytes of its file, which are not kept."""
-        return self.file if isinstance(self.file, bytes) else read_image_bytes(self.file, MAX_FILE_BYTES + 1)
+        return (
+            self.file if isinstance(self.file, bytes) else read_image_bytes(self.file, MAX_FILE_BYTES + 1)
+        )
 
     @cached_property
     def digest(self) -> bytes:
@@ -144,7 +146,9 @@ def tell_shots_apart(first: Picture, second: Picture) -> str:
         return ""
     apart = abs(first.taken - second.taken)
     same_fraction = (
-        not first.fraction or not second.fraction or first.fraction.rstrip("0") == second.fraction.rstrip("0")
+        not first.fraction
+        or not second.fraction
+        or first.fraction.rstrip("0") == second.fraction.rstrip("0")
     )
     if not apart % CLOCK_STEP and same_fraction:
         return ""

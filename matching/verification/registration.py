@@ -86,7 +86,9 @@ class Registration:
     @cached_property
     def seen(self) -> Grey:
         """1 where the other picture lies in `moving`, else 0 [h, w]."""
-        return alignment.find_covered(self.fixed.shape, alignment.invert(self.homography), self.moving.shape)
+        return alignment.find_covered(
+            self.fixed.shape, alignment.invert(self.homography), self.moving.shape
+        )
 
     @cached_property
     def details(self) -> tuple[Grey, Grey]:
@@ -144,7 +146,9 @@ class Registration:
         _, first, second = self.by_block
         both = self.textured
         gain = float(np.median((first / np.maximum(second, 0.1))[both])) if both.any() else 1.0
-        return np.asarray(both | (self.shared & (np.maximum(first, gain * second) > CLEAR_TEXTURE)), np.bool_)
+        return np.asarray(
+            both | (self.shared & (np.maximum(first, gain * second) > CLEAR_TEXTURE)), np.bool_
+        )
 
     @cached_property
     def _apart(self) -> Bools:
@@ -391,7 +395,8 @@ def _find_corners(details: Grey) -> Bools:
 def _sum_neighbours(values: Grey) -> Grey:
     """Return the sum over the 3 × 3 blocks around each."""
     return np.asarray(
-        cv2.boxFilter(values, cv2.CV_32F, (3, 3), normalize=False, borderType=cv2.BORDER_CONSTANT), np.float32
+        cv2.boxFilter(values, cv2.CV_32F, (3, 3), normalize=False, borderType=cv2.BORDER_CONSTANT),
+        np.float32,
     )
 
 

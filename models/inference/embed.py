@@ -86,7 +86,9 @@ def prepare_network(
         doing = f"while a batch of {len(whole)} images of {size} px was embedded"
         with report_lack_of_memory(doing, MEMORY_REMEDY):
             batch = normalize_pixels(whole.to(device, non_blocking=True), descriptor.mean, descriptor.std)
-            vectors = embed_batch(descriptor, batch, settings.flip, settings.precision)[: len(pixels)].float()
+            vectors = embed_batch(descriptor, batch, settings.flip, settings.precision)[
+                : len(pixels)
+            ].float()
             return _Launched(
                 vectors.to("cpu", non_blocking=device.type == "cuda"), readable, mark_arrival(device)
             )

@@ -19,7 +19,8 @@ from image_copies.data.threads import map_in_threads, overlap
 
 from .settings import EmbeddingSettings
 
-SAME_VECTORS = 1e-5  # largest difference in a coordinate between vectors of one descriptor, whatever runs it
+# largest difference in a coordinate between vectors of one descriptor, whatever runs it
+SAME_VECTORS = 1e-5
 # images of a batch that a core works on alone; more take more memory and are no faster
 MOST_SIDE_BY_SIDE = 16
 Squares = Mapping[int, UInt8s]  # size → uint8 [n, 3, size, size], the same images at several sizes

@@ -87,7 +87,9 @@ class Exported(nn.Module):
         return nn.functional.normalize((vectors - self.mean) @ self.axes) if self.projects else vectors
 
     def _describe(self, descriptor: Descriptor, pixels: Tensor, flip: bool) -> Tensor:
-        return embed.embed_views(descriptor, normalize_pixels(pixels, descriptor.mean, descriptor.std), flip)
+        return embed.embed_views(
+            descriptor, normalize_pixels(pixels, descriptor.mean, descriptor.std), flip
+        )
 
 
 def export_onnx(
@@ -166,7 +168,9 @@ def _write_graph(path: Path, checkpoint: Path, loaded: Checkpoint, photographs: 
     """
     module = Exported([(loaded, EmbeddingSettings())], None).eval().cpu()
     content = _finish(_make_graph(module), module, checkpoint)
-    difference = _verify(module, open_session(path, content, checkpoint), embedders.SAME_VECTORS, photographs)
+    difference = _verify(
+        module, open_session(path, content, checkpoint), embedders.SAME_VECTORS, photographs
+    )
     with files.whole_file(path) as temporary:
         temporary.write_bytes(content)
     return difference
@@ -265,7 +269,9 @@ def _describe(model: ir.Model, module: Exported, dimensions: int, notes: dict[st
     model.metadata_props[DESCRIPTION] = json.dumps(description)
 
 
-def _verify(module: Exported, network: embedders.Embedder, most: float, photographs: Sequence[Path]) -> float:
+def _verify(
+    module: Exported, network: embedders.Embedder, most: float, photographs: Sequence[Path]
+) -> float:
     """Return by how much the vectors of an exported network differ from torch's.
 
     Raises:

@@ -34,7 +34,8 @@ def map_in_parallel(
         yield from map_in_threads(work, items, together)
 
 
-_open_blocks, _threads_before, _changing = 0, 1, threading.RLock()  # a collection may close a block anywhere
+# a collection may close a block anywhere
+_open_blocks, _threads_before, _changing = 0, 1, threading.RLock()
 
 
 @contextmanager

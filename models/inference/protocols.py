@@ -40,7 +40,9 @@ def embed_shown(
     device = next(descriptor.parameters()).device
     found, readable = list[Tensor](), list[Tensor]()
     with torch.inference_mode():
-        for pixels, fine in tqdm(DataLoader(shown, batch_size), desc="embedding", unit="batch", leave=False):
+        for pixels, fine in tqdm(
+            DataLoader(shown, batch_size), desc="embedding", unit="batch", leave=False
+        ):
             normal = normalize_pixels(pixels.to(device), descriptor.mean, descriptor.std)
             found.append(descriptor(normal, raw=raw).float().cpu())
             readable.append(fine)
@@ -56,5 +58,7 @@ def embed_view(view: View, images: ImageSet, raw: bool = False) -> Float32s:
     vectors[broken] = 0
     if len(broken) and not raw:
         first = images.paths[broken[0]]
-        print(f"{len(broken)} of {len(images)} images are unreadable and match nothing, the first is {first}")
+        print(
+            f"{len(broken)} of {len(images)} images are unreadable and match nothing, the first is {first}"
+        )
     return vectors

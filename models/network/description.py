@@ -28,7 +28,9 @@ class Description(Settings, Generic[About]):
     notes: dict[str, Any]
 
 
-AnyDescription = Description[DescriptorSettings] | Description[HandmadeSettings] | Description[JoinedSettings]
+AnyDescription = (
+    Description[DescriptorSettings] | Description[HandmadeSettings] | Description[JoinedSettings]
+)
 
 
 @dataclass(frozen=True)

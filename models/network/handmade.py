@@ -39,7 +39,9 @@ class HandmadeDescriptor(ImageDescriptor):
 
         The features of the image and its mirror image are added: copies are often mirrored, and nothing here can learn that.
         """
-        features = functional.normalize(self.features(images.float()) + self.features(images.float().flip(3)))
+        features = functional.normalize(
+            self.features(images.float()) + self.features(images.float().flip(3))
+        )
         if raw:
             return features
         return functional.normalize((features - self.whitening_mean) @ self.whitening_matrix.T)
@@ -61,7 +63,9 @@ class HandmadeDescriptor(ImageDescriptor):
         kept = values.flip(0)[: self.dimensions]
         along = axes.flip(1)[:, : self.dimensions]
         self.whitening_mean.copy_(mean)
-        self.whitening_matrix.copy_((along / kept.clamp(min=SMALLEST_VARIANCE * float(values[-1])).sqrt()).T)
+        self.whitening_matrix.copy_(
+            (along / kept.clamp(min=SMALLEST_VARIANCE * float(values[-1])).sqrt()).T
+        )
 
 
 class GaborEnergies(nn.Module):
@@ -93,7 +97,9 @@ class GaborEnergies(nn.Module):
             # stride 2: energies are smooth
             even, odd = functional.conv2d(padded, self.filters, stride=2).chunk(2, dim=1)
             amplitude = (even**2 + odd**2 + 1e-12).sqrt()
-            energies.append(functional.avg_pool2d(amplitude, amplitude.shape[2] // CELLS_PER_SIDE).flatten(1))
+            energies.append(
+                functional.avg_pool2d(amplitude, amplitude.shape[2] // CELLS_PER_SIDE).flatten(1)
+            )
             image = functional.avg_pool2d(image, 2)
         return torch.cat(energies, dim=1).sqrt()
 
@@ -131,4 +137,6 @@ def _standardize(images: Tensor) -> Tensor:
 def _resize(images: Tensor, size: int) -> Tensor:
     if images.shape[2:] == (size, size):
         return images
-    return functional.interpolate(images, (size, size), mode="bilinear", antialias=True, align_corners=False)
+    return functional.interpolate(
+        images, (size, size), mode="bilinear", antialias=True, align_corners=False
+    )

@@ -107,7 +107,9 @@ def read_member_names(path: Path) -> list[str]:
         about = json.loads(description)
         members = about["descriptor"].get("members", [])
         names = about["notes"].get("models", [])
-        return [str(names[number]) if number < len(names) else str(number) for number in range(len(members))]
+        return [
+            str(names[number]) if number < len(names) else str(number) for number in range(len(members))
+        ]
     except (ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
         raise UserError(
             f"{path} has a damaged description ({error}). Name a checkpoint that this project wrote."

@@ -139,7 +139,9 @@ class _ClassSums(torch.autograd.Function):
         embeddings, matrix, lengths, inside, rows, total = ctx.saved_tensors
         to_embeddings = torch.zeros_like(embeddings)
         to_matrix = torch.empty_like(matrix)
-        largest = to_total.abs().max().clamp(min=torch.finfo(torch.float32).tiny) * (ctx.scale / WEIGHT_RANGE)
+        largest = to_total.abs().max().clamp(min=torch.finfo(torch.float32).tiny) * (
+            ctx.scale / WEIGHT_RANGE
+        )
         for start in range(0, len(matrix), ctx.chunk):
             part = slice(start, start + ctx.chunk)
             weights = _compute_logits_of_others(
@@ -251,7 +253,9 @@ def _add_gradients_of_own(
     own_rows = matrix[rows] / lengths[rows, None]
     to_inside = to_own.masked_fill(~inside, 0)[:, None]
     to_embeddings += to_inside * own_rows
-    to_matrix.index_add_(0, rows, _remove_part_along(to_inside * embeddings, own_rows) / lengths[rows, None])
+    to_matrix.index_add_(
+        0, rows, _remove_part_along(to_inside * embeddings, own_rows) / lengths[rows, None]
+    )
 
 
 def _round_rows(matrix: Tensor, lengths: Tensor, dtype: torch.dtype) -> Tensor:

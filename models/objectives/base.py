@@ -27,7 +27,9 @@ class ClassMatrix:
     @torch.no_grad()
     def set_prototypes(self, classes: Tensor, prototypes: Tensor) -> None:
         """Replace the rows of `classes` int64 [m], all held by this process, by `prototypes` [m, d]."""
-        self.parameter[classes.to(self.parameter.device) - self.classes.start] = prototypes.to(self.parameter)
+        self.parameter[classes.to(self.parameter.device) - self.classes.start] = prototypes.to(
+            self.parameter
+        )
 
 
 class Objective(nn.Module):
@@ -48,7 +50,9 @@ class Objective(nn.Module):
         ) -> ObjectiveOutput:
             """As forward."""
 
-    def forward(self, embeddings: Tensor, labels: Tensor, instances: Tensor | None = None) -> ObjectiveOutput:
+    def forward(
+        self, embeddings: Tensor, labels: Tensor, instances: Tensor | None = None
+    ) -> ObjectiveOutput:
         """Compute the loss of a batch in float32, whatever autocast surrounds it.
 
         Args:

@@ -85,5 +85,7 @@ class RegularizerSettings(Settings):
         raise NotImplementedError
 
 
-ObjectiveChoice = Annotated[SerializeAsAny[ObjectiveSettings], BeforeValidator(OfKind(OBJECTIVES, "arcface"))]
+ObjectiveChoice = Annotated[
+    SerializeAsAny[ObjectiveSettings], BeforeValidator(OfKind(OBJECTIVES, "arcface"))
+]
 SvmaxChoice = Annotated[SerializeAsAny[RegularizerSettings], BeforeValidator(OfKind(REGULARIZERS, "svmax"))]

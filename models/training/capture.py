@@ -22,12 +22,19 @@ Work = Callable[[], ObjectiveOutput]
 def suits_graph(settings: ModelSettings, device: torch.device) -> bool:
     """Whether a training's steps on the device all launch the same kernels, with nothing that the host decides in between."""
     optimizer = settings.optimizer
-    adam = optimizer.kind == "adam" and optimizer.class_kind in ("same", "adam") and optimizer.accumulate == 1
+    adam = (
+        optimizer.kind == "adam" and optimizer.class_kind in ("same", "adam") and optimizer.accumulate == 1
+    )
     of_classes = settings.objective.positives is None and settings.svmax is None
     same_batches = settings.sampling.kind == "epoch" and settings.mix is None and not settings.turn
     wanted = settings.graph == "auto" and not settings.compile and settings.precision != "16"
     return (
-        device.type in GRAPH_DEVICES and group_size() == 1 and wanted and adam and of_classes and same_batches
+        device.type in GRAPH_DEVICES
+        and group_size() == 1
+        and wanted
+        and adam
+        and of_classes
+        and same_batches
     )
 
 
@@ -68,7 +75,8 @@ class StaticStep:
             repeat, output = self.graph
             repeat()
         logs = {
-            name: value.clone() if isinstance(value, Tensor) else value for name, value in output.logs.items()
+            name: value.clone() if isinstance(value, Tensor) else value
+            for name, value in output.logs.items()
         }
         return replace(output, loss=output.loss.clone(), logs=logs)  # the next step overwrites them
 

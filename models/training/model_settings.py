@@ -150,7 +150,9 @@ class ModelSettings(Settings):
         sampling = self.sampling
         if positives and sampling.kind == "epoch":
             groups = "repeated" if positives == "instance" else "pk or repeated"
-            raise ValueError(f"objective {kind} compares images of one class: set sampling.kind to {groups}")
+            raise ValueError(
+                f"objective {kind} compares images of one class: set sampling.kind to {groups}"
+            )
         if positives == "instance" and sampling.kind == "pk":
             raise ValueError(
                 f"{kind} compares copies of one image: set sampling.kind to repeated, or use objective margin"

@@ -158,7 +158,9 @@ def load_state(folder: Path, identity: Identity, fabric: Fabric) -> tuple[Progre
         notice = _describe_threads(about["threads"], fabric)
         if notice and not _is_finished(about["identity"], progress):
             fabric.print(f"  warning: {notice}", flush=True)
-        own = folder / f"state-{progress.step}-{min(fabric.global_rank, about['processes'] - 1)}.safetensors"
+        own = (
+            folder / f"state-{progress.step}-{min(fabric.global_rank, about['processes'] - 1)}.safetensors"
+        )
         with safe_open(own, framework="pt") as file:
             plain = json.loads(file.metadata()["state"])
         return progress, _from_json(plain, load_file(own))

@@ -29,7 +29,13 @@ from image_copies.data.kinds import PARTS, load_kind
 from image_copies.data.process import choose_workers, usable_cores
 
 from ..device import choose_algorithms, describe_device, report_lack_of_memory
-from ..distributed import gather_rows, gather_together, report_lost_process, share_buffers, sum_over_processes
+from ..distributed import (
+    gather_rows,
+    gather_together,
+    report_lost_process,
+    share_buffers,
+    sum_over_processes,
+)
 from ..inference.settings import EmbeddingSettings
 from ..network.checkpoint import load_descriptor, save_descriptor
 from ..network.descriptor import Descriptor, check_image_sizes
@@ -125,7 +131,9 @@ class Trainer:
         for stage in settings.stages:
             check_probabilities(settings.edits_of(stage))
         labels = None if self.labels is None else self.class_of
-        self.identity = identify_training(settings, self.classes, self.overlays, labels, self.seed, self.name)
+        self.identity = identify_training(
+            settings, self.classes, self.overlays, labels, self.seed, self.name
+        )
         self.progress, saved = load_state(self.folder, self.identity, self.fabric) or (Progress(), {})
         torch.manual_seed(derived_seed(self.seed, self.name))
         self.build_network(saved)
@@ -148,7 +156,9 @@ class Trainer:
             self.descriptor.backbone = convert_sync_batchnorm(self.descriptor.backbone)
         fabric.to_device(self.descriptor)
         self.descriptor.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack memory_format
-        compiled: Any = torch.compile(self.descriptor, dynamic=False) if settings.compile else self.descriptor
+        compiled: Any = (
+            torch.compile(self.descriptor, dynamic=False) if settings.compile else self.descriptor
+        )
         self.network = fabric.setup_module(compiled)
 
     def train_stage(self, saved: dict[str, Any]) -> None:
@@ -214,7 +224,9 @@ class Trainer:
             *self.descriptor.parameters(),
             *objective.parameters(),
         ]  # once: to find them takes milliseconds of each step
-        clip = partial(clip_gradients, parameters, limit or 0.0, None if matrix is None else matrix.parameter)
+        clip = partial(
+            clip_gradients, parameters, limit or 0.0, None if matrix is None else matrix.parameter
+        )
         self.clip = None if limit is None else clip
         self.static = StaticStep(fabric, optimizers) if suits_graph(settings, fabric.device) else None
 
@@ -384,7 +396,9 @@ class Trainer:
         if self.settings.turn:
             images = load_kind(PARTS, "turn")(images)
         labels, instances = labels.to(device, non_blocking=True), instances.to(device, non_blocking=True)
-        share = self.fabric.broadcast(mix.draw_share()) if mix else None  # one for the batch of all processes
+        share = (
+            self.fabric.broadcast(mix.draw_share()) if mix else None
+        )  # one for the batch of all processes
         if share is None:
             return self._compare(self.network(images, raw=True), labels, instances)
         mixed, partner = mix.mix(images, share)

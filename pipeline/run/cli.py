@@ -52,7 +52,8 @@ class CommandParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print the message and where the options are listed, and exit with code 2."""
         self.exit(
-            2, f"error: {message.rstrip('.')}{'' if message.endswith('?') else '.'} See {self.prog} --help\n"
+            2,
+            f"error: {message.rstrip('.')}{'' if message.endswith('?') else '.'} See {self.prog} --help\n",
         )
 
 
@@ -183,13 +184,13 @@ def describe_outside_cause(error: Exception) -> str | None:
             "lower `workers` in the recipe. The same command continues from what is finished."
         )
     if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("image_copies"):
-        return (
-            f"{error.name} is not installed, which this task needs. Install it with: {name_install('train')}"
-        )
+        return f"{error.name} is not installed, which this task needs. Install it with: {name_install('train')}"
     if getattr(error, "errno", None) == errno.ENAMETOOLONG:
         return f"{file} cannot be used: the name is longer than the disk allows. Choose a shorter one."
     if is_disk_full(error):
-        return f"the disk is full ({problem}). Finished files are complete: make room and repeat the command."
+        return (
+            f"the disk is full ({problem}). Finished files are complete: make room and repeat the command."
+        )
     if is_read_only(error) and file is None:  # HDF5, safetensors and SQLite do not name the file
         return f"a file cannot be written: its folder is read-only ({problem}). Make it writable, or name another folder."
     if isinstance(error, (PermissionError, NotADirectoryError, IsADirectoryError)) or is_read_only(error):

@@ -183,7 +183,9 @@ def _remember(paths: RunPaths, known: dict[str, object], recipe: Path, data: Pat
     """Record the recipe and the data set in the run folder, so that the next command needs to name neither."""
     about: dict[str, object] = {"data": str(data)} | ({} if scale == 1 else {"scale": scale})
     text = recipe.read_text(encoding="utf-8")
-    changed = not paths.recipe.is_file() or text != paths.recipe.read_text(encoding="utf-8", errors="replace")
+    changed = not paths.recipe.is_file() or text != paths.recipe.read_text(
+        encoding="utf-8", errors="replace"
+    )
     if not changed and about == known:
         return
     with locks.hold_folder(paths.folder, "the run's recipe"):

@@ -115,7 +115,9 @@ def find_changes(before: Manifest, now: Manifest, outputs: list[Path]) -> list[s
     found = [problem for path in outputs if (problem := _describe_loss(path, sizes.get(str(path), 1)))]
     inputs = (_without_folders(state.get("inputs")) for state in (before, now))
     return (
-        found + _compare("input", *inputs) + _compare_parameters(before.get("parameters"), now["parameters"])
+        found
+        + _compare("input", *inputs)
+        + _compare_parameters(before.get("parameters"), now["parameters"])
     )
 
 

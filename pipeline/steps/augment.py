@@ -40,7 +40,9 @@ def make_queries(run: Run, folder: Path, count: int) -> None:
     )
 
 
-def synthetic_truths(paths: RunPaths, names: Sequence[str] | None) -> tuple[GroundTruth, GroundTruth | None]:
+def synthetic_truths(
+    paths: RunPaths, names: Sequence[str] | None
+) -> tuple[GroundTruth, GroundTruth | None]:
     """The ground truth of the synthetic queries, and of the half of them whose edits training leaves out.
 
     None for the latter where no families are left out (`names`, of `queries.left_out`), or either half has no copy: the first is

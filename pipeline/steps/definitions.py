@@ -181,7 +181,9 @@ def _embed_set(run: Run, model: str, part: str, sets: Callable[[], dict[str, Ima
         name=f"{model} {part}",
         inputs=lambda: {"checkpoint": run.checkpoint(model), "images": sets()[part]},
         outputs=[run.paths.embeddings(model, part)],
-        parameters=_SetSettings(**dict(run.embedding(model).what_makes_vectors()), background=has_background),
+        parameters=_SetSettings(
+            **dict(run.embedding(model).what_makes_vectors()), background=has_background
+        ),
         work=work,
     )
 

@@ -39,9 +39,9 @@ def join_models(run: Run) -> None:
     projecting.require_training_only(
         training.ids, {name: open_joined(paths, models, name).ids for name in ("reference", "query")}
     )
-    variant, table = selection.find_only_candidate(recipe.ensemble, recipe.normalization, models) or _choose(
-        run, training
-    )
+    variant, table = selection.find_only_candidate(
+        recipe.ensemble, recipe.normalization, models
+    ) or _choose(run, training)
     weighted = training.weighted(variant.weights or (1.0,) * len(models))
     rows = weighted.choose_rows(recipe.ensemble.training_sample, recipe.seed)
     with prefix_errors(training.name):

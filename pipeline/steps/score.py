@@ -112,7 +112,9 @@ def report_unscored(run: Run) -> None:
         shutil.rmtree(run.paths.details)
     warnings = collect_warnings(run) + describe_oddities(*open_submission(run.paths.submission))
     about = describe_run(run, open_isc_folder(run.data), warnings)
-    page.write_unscored_report(inputs.UnscoredInputs(**about, pairs=_find_best_pairs(run)), run.paths.report)
+    page.write_unscored_report(
+        inputs.UnscoredInputs(**about, pairs=_find_best_pairs(run)), run.paths.report
+    )
 
 
 def _find_best_pairs(run: Run) -> list[tuple[str, str, float]]:
@@ -162,5 +164,7 @@ def _score_ensembles(run: Run, truth: GroundTruth) -> list[ScoredVariant]:
         candidates = apply_normalizations(queries.vectors, training.readable(), chosen)
     for method, beta, moved in candidates:
         name = "ensemble" if method == "none" else f"ensemble, {METHODS[method].label} (β {beta:g})"
-        rows.append(_score_variant(name, Vectors(queries.ids, moved, queries.unreadable), references, truth))
+        rows.append(
+            _score_variant(name, Vectors(queries.ids, moved, queries.unreadable), references, truth)
+        )
     return rows

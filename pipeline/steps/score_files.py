@@ -108,11 +108,18 @@ def score_vectors(
             )
         asked = any_vectors.normalize_vectors(asked, held)
     scores, _ = any_vectors.rank_vectors(asked, searched, truth)
-    given = {"queries": queries, "references": references, "ground_truth": ground_truth, "training": training}
+    given = {
+        "queries": queries,
+        "references": references,
+        "ground_truth": ground_truth,
+        "training": training,
+    }
     _print_scores(scores, {name: path for name, path in given.items() if path is not None}, output, as_json)
 
 
-def _print_scores(scores: metrics.Scores, given: dict[str, Path], output: Path | None, as_json: bool) -> None:
+def _print_scores(
+    scores: metrics.Scores, given: dict[str, Path], output: Path | None, as_json: bool
+) -> None:
     """Print the scores, a line each, or `as_json` with what they were made from, as `output` gets them."""
     origin = describe_origin(**{name: files.digest_file(path) for name, path in given.items()})
     text = json.dumps(scores.as_dict() | {"made_from": origin}, indent=1)
@@ -148,7 +155,9 @@ def compare(paths: list[Path], data: Path | None = None, ground_truth: Path | No
         own = metrics.micro_average_precision_interval(ranked, truth)
         print(f"{path}: µAP {own.value:.4f} (95 % of bootstrap draws {own.low:.4f} to {own.high:.4f})")
     gap = metrics.difference_interval(first, second, truth)
-    print(f"second minus first: {gap.value:+.4f} (95 % of bootstrap draws {gap.low:+.4f} to {gap.high:+.4f})")
+    print(
+        f"second minus first: {gap.value:+.4f} (95 % of bootstrap draws {gap.low:+.4f} to {gap.high:+.4f})"
+    )
 
 
 def _find_submission(path: Path) -> Path:

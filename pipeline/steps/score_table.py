@@ -62,7 +62,9 @@ def print_scores(path: Path) -> None:
     for row in scores["variants"]:
         figures = (row["micro_average_precision"], row["recall_at_precision_90"], row["recall_at_rank_1"])
         table.add_row(
-            row["name"], *(f"{figure:.3f}" for figure in figures), style="bold" if row["submitted"] else None
+            row["name"],
+            *(f"{figure:.3f}" for figure in figures),
+            style="bold" if row["submitted"] else None,
         )
     Console(width=100).print(table)
     print_unscored(scores["synthetic"], scores["warnings"])

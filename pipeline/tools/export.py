@@ -213,7 +213,9 @@ def export_synthetic(checkpoint: Path, source: Path, others: Path) -> Path:
         for path in tqdm(queries.paths, desc="embedding views", unit="image", leave=False):
             drawn = rng.choice(VIEWS, threshold.DRAWN_VIEWS, replace=False)
             views.append(
-                embed_views_of(extractor, decode.decode_rgb(path, short_side=smallest_side(extractor)))[drawn]
+                embed_views_of(extractor, decode.decode_rgb(path, short_side=smallest_side(extractor)))[
+                    drawn
+                ]
             )
     normalized = extractor.normalize(np.concatenate(views)).reshape(len(views), threshold.DRAWN_VIEWS, -1)
     references = extractor.extract_all(kept).readable()

@@ -32,7 +32,8 @@ OPTIONS: cli.Table = {
     "sources": PLACES | {"metavar": "SOURCE"},
     "paths": PLACES | {"metavar": "PATH"},
     "--queries": cli.SOURCES | {"help": "pictures that may be copies"},
-    "--references": cli.SOURCES | {"help": "pictures that may have been copied, or CSV lists of PDQ hashes"},
+    "--references": cli.SOURCES
+    | {"help": "pictures that may have been copied, or CSV lists of PDQ hashes"},
     "--read-only": cli.SOURCES
     | {"help": "nothing in these is ever changed; they are searched if they are sources, too"},
     "--show": cli.FILE | {"help": "with two pictures: one laid on the other, and what differs"},
@@ -112,7 +113,9 @@ def parse_line(words: Sequence[str], description: str | None = None) -> tuple[st
     parser = cli.make_task_parser("match", description)
     parser.prog = f"{parser.prog} {task}".removesuffix(" ")
     parser.set_defaults(sets=[], pictures=[], queries=[], references=[], index=None, to=None)
-    cli.add_options(parser, [*TASKS[task], "results and messages:", "--output", "--json", "--quiet"], OPTIONS)
+    cli.add_options(
+        parser, [*TASKS[task], "results and messages:", "--output", "--json", "--quiet"], OPTIONS
+    )
     options = parser.parse_args(words[bool(of_word) :])
     if task in WITH_INDEX and options.index is None:
         parser.error("the index is missing: give it with --index DIR")

@@ -62,7 +62,9 @@ def run_extractor(run: Run) -> Extractor:
         return projection.apply(vectors, variant.dimensions, variant.eigen_power)
 
     made_from = {
-        "embedding": [one.what_makes_vectors().model_dump(mode="json", exclude_defaults=True) for one in own],
+        "embedding": [
+            one.what_makes_vectors().model_dump(mode="json", exclude_defaults=True) for one in own
+        ],
         "dimensions": variant.dimensions,
         "eigen_power": variant.eigen_power,
     }
@@ -146,7 +148,9 @@ def calibrate_on_run(run: Run, normalizer: Normalizer, training: Vectors | None 
     return threshold.fit_tail(queries[asked], held_out.readable(), own)
 
 
-def embed_by_extractor(extractor: Extractor, folder: Path, output: Path, workers: int | None = None) -> None:
+def embed_by_extractor(
+    extractor: Extractor, folder: Path, output: Path, workers: int | None = None
+) -> None:
     """Embed a folder as step 02 does, with networks that its torch does not run; ids are the paths below it, without extension.
 
     Raises:

@@ -72,7 +72,9 @@ class Side(NamedTuple):
 
     def start(self, measured: Measured) -> float | None:
         """Return the mean of the figure before any training; None where the network starts from random weights."""
-        return None if self.arm.start is None else float(np.mean(measured[self.arm.start.name][self.figure]))
+        return (
+            None if self.arm.start is None else float(np.mean(measured[self.arm.start.name][self.figure]))
+        )
 
 
 def find_learnt(
@@ -132,7 +134,10 @@ class Comparison:
         """Return the claim with the arms of all sides."""
         sides = (self.better, self.worse, *self.skill, *self.beside)
         return Claim(
-            self.number, self.claim, tuple({side.arm.name: side.arm for side in sides}.values()), self._judge
+            self.number,
+            self.claim,
+            tuple({side.arm.name: side.arm for side in sides}.values()),
+            self._judge,
         )
 
     def _judge(self, measured: Measured) -> Row:

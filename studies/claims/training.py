@@ -229,7 +229,9 @@ def _divide(known: LabelledImages, unseen: LabelledImages, learnt: Bools) -> Set
     return Sets(train, held_out, unseen, overlays)
 
 
-def train(bench: Bench, sets: Sets, name: str, seed: int, steps: int, batch: int, **changed: Any) -> Trained:
+def train(
+    bench: Bench, sets: Sets, name: str, seed: int, steps: int, batch: int, **changed: Any
+) -> Trained:
     """Train a descriptor on the training images of `sets` for a number of steps; `changed` holds keys of ModelSettings."""
     epochs = min(EPOCHS, steps)
     # the same for every sampling
@@ -242,7 +244,9 @@ def train(bench: Bench, sets: Sets, name: str, seed: int, steps: int, batch: int
     stage = {"image_size": bench.side, "batch_size": batch, "epochs": epochs}
     descriptor = bench.describe_network(changed.get("descriptor", {}))
     model = ModelSettings.model_validate(
-        settings | changed | {"descriptor": descriptor, "sampling": sampling, "stages": [stage], "workers": 0}
+        settings
+        | changed
+        | {"descriptor": descriptor, "sampling": sampling, "stages": [stage], "workers": 0}
     )
     folder = bench.folder / f"{name}-{seed}"
     path = Trainer(

@@ -118,7 +118,8 @@ def _compare(bench: Bench, printed: Printed) -> Claim:
     def show_domains(measured: Measured) -> str:
         """R@1 of each domain, of both sides."""
         return "; ".join(
-            f"{side.label} " + format_sides({domain: measured[side.arm.name][domain] for domain in ROTATIONS})
+            f"{side.label} "
+            + format_sides({domain: measured[side.arm.name][domain] for domain in ROTATIONS})
             for side in {side.arm.name: side for side in (better, worse)}.values()
         )
 
@@ -133,7 +134,9 @@ def _compare(bench: Bench, printed: Printed) -> Claim:
         worse,
         smallest=0.02,
         chance=(1 / bench.classes[1], "R@1"),
-        note=show_domains if "domain" in (better.figure, worse.figure) or worse.figure == "turned" else None,
+        note=show_domains
+        if "domain" in (better.figure, worse.figure) or worse.figure == "turned"
+        else None,
     ).as_claim()
 
 

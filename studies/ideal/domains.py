@@ -36,7 +36,9 @@ class Domains:
         """Project pooled features [4 n, c] by the heads of `weight`: `raw` to [4, n, d / 4], otherwise to unit vectors [n, d]."""
         heads = [weight] * len(DOMAINS) if self.shared else weight.chunk(len(DOMAINS))
         of_domains = pooled.unflatten(0, (len(DOMAINS), -1))
-        parts = torch.stack([apply_linear(part, head) for part, head in zip(of_domains, heads, strict=True)])
+        parts = torch.stack(
+            [apply_linear(part, head) for part, head in zip(of_domains, heads, strict=True)]
+        )
         if raw:
             return parts
         return functional.normalize(functional.normalize(parts, dim=2).transpose(0, 1).flatten(1))

@@ -25,7 +25,9 @@ def repeated_batches(
     repetitions = settings.copies
 
     def groups_of(epoch: int) -> Int64s:
-        order = generator_for(stream.seed, epoch, "order of the repeated images").permutation(np.array(rows))
+        order = generator_for(stream.seed, epoch, "order of the repeated images").permutation(
+            np.array(rows)
+        )
         return repeat_rows(order, repetitions)
 
     images = -(-batch_size // repetitions)

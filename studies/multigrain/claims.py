@@ -126,7 +126,8 @@ def _list_exponents(measured: Measured, arm: Arm) -> str:
 def _weights(bench: Bench, arms: dict[float, Arm]) -> list[Claim]:
     """Claims 5a and 5b: which λ is better for copies, and which for classes."""
     copies, top1 = (
-        {weight: Side(arm.name, arm, figure) for weight, arm in arms.items()} for figure in ("copies", "top1")
+        {weight: Side(arm.name, arm, figure) for weight, arm in arms.items()}
+        for figure in ("copies", "top1")
     )
     between = [weight for weight in arms if weight not in (0.1, 1.0)]
     return [
@@ -210,7 +211,9 @@ def _one_task(
     bench: Bench, joint: Arm, letter: str, task: str, best: Side, chance: tuple[float, str], least: float
 ) -> Claim:
     """The row of a task: the whitened embedding's share of the specialist's figure."""
-    serves = f"one whitened embedding serves {task} (within {1 - MIN_SPECIALIST_SHARE:.0%} of the specialist)"
+    serves = (
+        f"one whitened embedding serves {task} (within {1 - MIN_SPECIALIST_SHARE:.0%} of the specialist)"
+    )
     name = f"{best.label}'s {chance[1]}"
 
     def judge(measured: Measured) -> Row:

@@ -172,7 +172,8 @@ def _compute_class_gradient_share(of_classes: Tensor, of_copies: Tensor, embeddi
     g is the gradient for the embeddings, of this process. The share is 0…1, and 0.5 where neither term has a gradient.
     """
     classes, copies = (
-        torch.autograd.grad(term, embeddings, retain_graph=True)[0].norm() for term in (of_classes, of_copies)
+        torch.autograd.grad(term, embeddings, retain_graph=True)[0].norm()
+        for term in (of_classes, of_copies)
     )
     tiny = torch.finfo(embeddings.dtype).tiny
     share: Tensor = (classes + tiny) / (classes + copies + 2 * tiny)

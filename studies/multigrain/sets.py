@@ -41,7 +41,9 @@ def require_names(root: Path, form: str, *names: str) -> None:
         if not ((root / name).is_dir() if name.endswith("/") else (root / name).is_file())
     ]
     if missing:
-        holds = ", ".join(sorted(path.name + "/" * path.is_dir() for path in root.iterdir())[:8]) or "nothing"
+        holds = (
+            ", ".join(sorted(path.name + "/" * path.is_dir() for path in root.iterdir())[:8]) or "nothing"
+        )
         raise UserError(
             f"{root} lacks {', '.join(missing)} (it holds {holds}). Name the root of the unpacked archive: {form}."
         )
@@ -94,7 +96,8 @@ def read_copydays(root: Path | str, distractors: Path | str | None = None) -> Re
     if distractors is not None:
         parts.append(_prefix_ids("distractor", Path(distractors)))
     images = ImageSet(
-        [image_id for part in parts for image_id in part.ids], [path for part in parts for path in part.paths]
+        [image_id for part in parts for image_id in part.ids],
+        [path for part in parts for path in part.paths],
     )
     first, end = len(parts[0]), len(parts[0]) + len(parts[1])
     photos = _read_numbers([path.stem for path in images.paths[:end]], COPYDAYS_LAYOUT) // 100
@@ -122,9 +125,7 @@ def _read_numbers(names: Sequence[str], layout: str, digits: int = 6, prefix: st
     return np.array([int(number) for number in numbers])
 
 
-UKB_LAYOUT = (
-    "full/ukbench00000.jpg, full/ukbench00001.jpg, … in fours (ukbench.zip), or the same images without full/"
-)
+UKB_LAYOUT = "full/ukbench00000.jpg, full/ukbench00001.jpg, … in fours (ukbench.zip), or the same images without full/"
 
 
 def read_ukb(root: Path | str) -> LabelledImages:

@@ -43,7 +43,9 @@ def fit_whitening(embeddings: Tensor) -> tuple[Tensor, Tensor]:
     return matrix.to(embeddings), mean.to(embeddings)
 
 
-def compute_folded_logits(descriptor: Descriptor, embeddings: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+def compute_folded_logits(
+    descriptor: Descriptor, embeddings: Tensor, weight: Tensor, bias: Tensor
+) -> Tensor:
     """Compute a classifier's logits from whitened embeddings: ‖e‖ (⟨S^{−T} w, Φ(e)⟩ + ⟨w, µ⟩) + b (MultiGrain, section 3.4).
 
     They [n, c] equal those of the classifier, w [c, d] and b [c], on the raw embeddings e [n, d] of a descriptor that whitens.

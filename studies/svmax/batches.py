@@ -45,7 +45,9 @@ def pk_batches(
             taken[label] += 1
         return np.array(groups, np.int64)
 
-    return group_batches(groups_of, len(_arrange_rounds(list(by_class), times, different)), per_batch, stream)
+    return group_batches(
+        groups_of, len(_arrange_rounds(list(by_class), times, different)), per_batch, stream
+    )
 
 
 def _arrange_rounds(order: list[int], times: dict[int, int], different: int) -> list[int]:

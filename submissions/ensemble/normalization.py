@@ -89,7 +89,9 @@ METHODS: dict[Method, Normalization] = {
         "beta1",
         ("similarity_neighbours",),
         # Eq. 10
-        lambda queries, _, neighbours, beta, settings: queries * (1 + _strength(neighbours, beta, settings)),
+        lambda queries, _, neighbours, beta, settings: (
+            queries * (1 + _strength(neighbours, beta, settings))
+        ),
     ),
     "method2": Normalization(
         "method 2", "beta2", ("similarity_neighbours", "direction_neighbours"), _move_away

@@ -174,7 +174,11 @@ def _require_enough(count: int, dimensions: int, needed: int) -> None:
         raise UserError(
             f"a PCA of {count} training vectors with {dimensions} dimensions has at most {most} dimensions, but {needed} are "
             f"needed. Lower ensemble.dimensions in the recipe to at most {most}, or "
-            + ("add models or models of higher dimension." if dimensions < needed else "add training images.")
+            + (
+                "add models or models of higher dimension."
+                if dimensions < needed
+                else "add training images."
+            )
         )
 
 

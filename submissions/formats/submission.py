@@ -163,9 +163,9 @@ def _find_moved_away(part: files.VectorSet, side: float) -> Bools:
     rows = np.flatnonzero(~part.unreadable)
     for shard in files.divide_rows(part.readable(), files.ROWS_PER_BLOCK):
         vectors = shard.load()
-        away[rows[shard.first : shard.first + len(vectors)]] = (vectors[:, 0] == side) & ~vectors[:, 1:].any(
-            axis=1
-        )
+        away[rows[shard.first : shard.first + len(vectors)]] = (vectors[:, 0] == side) & ~vectors[
+            :, 1:
+        ].any(axis=1)
     return away
 
 

@@ -97,7 +97,13 @@ def draw_training(name: str, curve: pd.DataFrame) -> Markup:
             marker = "o" if known.sum() <= 30 else ""
             values = curve[column][known]
             axes.plot(
-                epochs[known], values, color=colour, linewidth=1.8, marker=marker, markersize=4, clip_on=False
+                epochs[known],
+                values,
+                color=colour,
+                linewidth=1.8,
+                marker=marker,
+                markersize=4,
+                clip_on=False,
             )
             axes.set(ylabel=labels[column])
             axes.grid(alpha=0.2)

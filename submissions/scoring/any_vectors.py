@@ -159,7 +159,9 @@ def _as_rows(given: ArrayLike) -> Float32s:
             f"{reprlib.repr(given)} holds no vectors ({error}). Give an array [n, d] of numbers."
         ) from error
     if rows.ndim != 2 or not rows.shape[1]:
-        raise UserError(f"{reprlib.repr(given)} has the shape {rows.shape}. Give an array [n, d] of numbers.")
+        raise UserError(
+            f"{reprlib.repr(given)} has the shape {rows.shape}. Give an array [n, d] of numbers."
+        )
     if not (norms <= MAX_NORM).all():
         raise UserError(
             f"{reprlib.repr(given)} holds NaN, infinity, or a norm above {MAX_NORM:.0e}. Give an array of finite numbers."

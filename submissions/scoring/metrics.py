@@ -21,7 +21,9 @@ class Scores:
 
     micro_average_precision: float
     recall_at_precision_90: float  # highest recall at a precision of at least 90 %
-    recall_at_rank_1: float  # share of true pairs whose reference is nearer to the query than every wrong one
+    recall_at_rank_1: (
+        float  # share of true pairs whose reference is nearer to the query than every wrong one
+    )
     recall_at_rank_10: float  # share of true pairs with fewer than ten wrong references at most as far
     queries: int  # that the ground truth names
     references: int  # searched

@@ -169,7 +169,9 @@ class Neighbours:
         whole = isinstance(self.references, np.ndarray) and (few or not uses_engine())
         shard = len(self.references) if whole else REFERENCES_PER_SHARD
         for found in (
-            self._search("searching pairs", queries, partial(_search_closest, count), shard) if count else ()
+            self._search("searching pairs", queries, partial(_search_closest, count), shard)
+            if count
+            else ()
         ):
             near = _rank_pairs(_join([near, found]), count)
         return near
@@ -275,7 +277,9 @@ def _find_nearest(queries: Float32s, references: Float32s, count: int, metric: M
     return rows
 
 
-def _search_nearest(count: int, metric: Metric, queries: Float32s, shard: RowsShard, place: Place) -> Nearest:
+def _search_nearest(
+    count: int, metric: Metric, queries: Float32s, shard: RowsShard, place: Place
+) -> Nearest:
     """Return the values to minimise, and the rows, of a shard's references that are nearest to each query."""
     references = shard.load()
     depth = min(count + SPARE, len(references))
@@ -334,7 +338,9 @@ def _compare_within(queries: Float32s, references: Float32s, limit: float, most:
     return ScoredPairs(rows, columns, compute_exact_distances(queries, references, rows, columns))
 
 
-def _divide(queries: Float32s, references: Float32s) -> Iterator[tuple[Float32s, Float32s, tuple[int, int]]]:
+def _divide(
+    queries: Float32s, references: Float32s
+) -> Iterator[tuple[Float32s, Float32s, tuple[int, int]]]:
     """Yield blocks of queries and references, as the device in use takes them, and the numbers of their first rows."""
     size = (device_in_use() or CPU).blocks
     for first in range(0, len(references), size[1]):
@@ -351,7 +357,9 @@ def _find_within(queries: Float32s, references: Float32s, limit: float, most: in
 
 
 def _join(parts: Sequence[ScoredPairs]) -> ScoredPairs:
-    columns = zip(NOTHING, *((part.queries, part.references, part.distances) for part in parts), strict=True)
+    columns = zip(
+        NOTHING, *((part.queries, part.references, part.distances) for part in parts), strict=True
+    )
     return ScoredPairs(*(np.concatenate(column) for column in columns))
 
 

@@ -211,7 +211,9 @@ def write_vectors(
             check()
             row += len(block)
         _check_count(row, ids)
-        file.create_dataset("unreadable", data=np.zeros(len(ids), bool) if unreadable is None else unreadable)
+        file.create_dataset(
+            "unreadable", data=np.zeros(len(ids), bool) if unreadable is None else unreadable
+        )
 
 
 def read_vectors(path: Path | str) -> Vectors:
@@ -287,7 +289,9 @@ def open_vectors(path: Path | str) -> StoredVectors:
                 f"{path}: flags of unreadable images are {list(unreadable.shape)}; expected one for each of its {len(ids)} "
                 "vectors. Embed the images again (step 02)."
             )
-        return StoredVectors(ids, vectors.shape[1], unreadable, partial(_read_rows, as_path(path).absolute()))
+        return StoredVectors(
+            ids, vectors.shape[1], unreadable, partial(_read_rows, as_path(path).absolute())
+        )
 
 
 def _read_rows(path: Path, first: int, last: int) -> Float32s:
@@ -361,7 +365,9 @@ def _iterate_hdf5(
     """Yield rows [m, d] and which of them are unreadable, [m]."""
     with _open_hdf5(path) as file:
         vectors = file["vectors"]
-        flags = np.asarray(file["unreadable"], bool) if "unreadable" in file else np.zeros(len(vectors), bool)
+        flags = (
+            np.asarray(file["unreadable"], bool) if "unreadable" in file else np.zeros(len(vectors), bool)
+        )
         end = len(vectors) if last is None else min(last, len(vectors))
         for start in range(first, end, block):
             try:

@@ -74,7 +74,9 @@ def describe_parquet(path: Path) -> tuple[list[str], int, Bools]:
     return ids, dimensions, np.concatenate(absent)
 
 
-def iterate_parquet(path: Path, block: int, first: int, last: int | None) -> Iterator[tuple[Float32s, Bools]]:
+def iterate_parquet(
+    path: Path, block: int, first: int, last: int | None
+) -> Iterator[tuple[Float32s, Bools]]:
     """Yield rows [m, d] from `first` up to the one before `last`, in blocks of `block`, and which have no vector, bool [m].
 
     Raises:
@@ -87,7 +89,9 @@ def iterate_parquet(path: Path, block: int, first: int, last: int | None) -> Ite
             absent = np.asarray(vectors.is_null())
             rows = np.zeros((len(absent), dimensions), np.float32)
             with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, which is refused
-                rows[~absent] = np.asarray(vectors.drop_null().flatten(), np.float32).reshape(-1, dimensions)
+                rows[~absent] = np.asarray(vectors.drop_null().flatten(), np.float32).reshape(
+                    -1, dimensions
+                )
             held, flags = np.concatenate([held, rows]), np.concatenate([flags, absent])
             while len(held) >= block:
                 yield held[:block], flags[:block]
