@@ -153,6 +153,7 @@ NOTED: list[tuple[Save, str]] = [
     (save(**pack('xmlns:cc="http://creativecommons.org/ns#" cc:license="CC BY">')), "the note license of its own"),
     (write_sidecar('xmlns:dwc="http://rs.tdwg.org/dwc/terms/"><dwc:genus>Bellis</dwc:genus>'), "the note genus of its own"),
     (write_sidecar("no XMP"), "the note small.jpg.xmp of its own"),
+    (save(comment=b"Created with GIMP in Linz"), "a comment"),
 ]
 
 
