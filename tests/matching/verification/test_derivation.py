@@ -6,7 +6,7 @@ import pytest
 from PIL import Image, ImageEnhance, ImageOps
 
 from image_copies.matching.verification.alignment import Homography, invert
-from image_copies.matching.verification.derivation import Saved, find_made
+from image_copies.matching.verification.derivation import Saved, _lay, find_made
 from tests.album_kinds.pictures import scene
 from tests.pictures import encode
 
@@ -77,3 +77,9 @@ def test_of_another_lossy_format_it_is_seen_whether_it_shows_the_steps_of_a_jpeg
     other = save(picture, form, 95)
     assert find_made(other, save(Image.fromarray(other[0]), quality=85), SAME) is None
     assert find_made(save(picture, "PNG"), other, SAME) is None
+
+
+def test_what_was_scaled_lies_in_no_blocks_of_its_source() -> None:
+    picture = np.zeros((128, 128, 3), np.uint8)
+    assert _lay(picture, picture, SAME) is not None
+    assert _lay(picture, picture, np.diag([1.2, 1.2, 1.0])) is None
