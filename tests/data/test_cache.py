@@ -35,7 +35,9 @@ def test_a_torn_cache_is_made_again(tmp_path: Path, form: Literal["pixels", "jpe
     assert larger.pixels[0].size == pytest.approx(1.5**2 * whole[0].size, rel=0.1)
     assert [path.suffix for path in cache.iterdir() if "-16." in path.name] == []  # a stage of another size follows
     assert all(np.array_equal(turned.pixels[3 - row], whole[row]) for row in range(4))
+    held = {path: path.stat().st_mtime_ns for path in cache.iterdir() if not path.name.startswith(".")}
     other = cache_images(images, 24, cache, "jpeg" if form == "pixels" else "pixels")  # beside it
+    assert held == {path: path.stat().st_mtime_ns for path in held}
     again = cache_images(images, 24, cache, form)
     for row in range(4):
         assert np.abs(other.pixels[row].astype(int) - larger.pixels[row]).mean() < 6

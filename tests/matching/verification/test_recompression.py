@@ -105,6 +105,16 @@ def test_what_is_faint_and_small_does_not_follow_however_coarse_the_files_are(
     assert (found is None) == (levels > 0)
 
 
+@pytest.mark.parametrize("quality", [75, 90, 95])
+def test_a_copy_scaled_by_a_filter_between_two_that_are_tried_follows(source: Pixels, quality: int) -> None:
+    size = round(source.shape[1] * 0.7), round(source.shape[0] * 0.7)
+    filters = Image.Resampling.LANCZOS, Image.Resampling.BILINEAR
+    scaled = np.mean([np.asarray(Image.fromarray(source).resize(size, each)) for each in filters], axis=0)
+    content = compress(scaled.round().astype(np.uint8), quality)
+    homography = np.diag([size[0] / source.shape[1], size[1] / source.shape[0], 1.0])
+    assert follow_by_compression(content, show(content), source, homography) is not None
+
+
 def test_files_of_other_formats_follow_only_with_the_same_pixels(source: Pixels) -> None:
     written = encode(Image.fromarray(source))
     assert follows(written, source) and not follows(written, brighten(source))
