@@ -80,9 +80,8 @@ class EditedImages(Dataset[tuple[Tensor, int]]):
 
 def normalize_pixels(pixels: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
     """Normalise RGB uint8 [n, 3, h, w] to float32 in channels-last: (pixels / 255 − mean) / std, both for values in 0…1."""
-    constants = (
-        _normalizing_constants if torch.compiler.is_compiling() else _cached_constants
-    )  # an export must see their creation
+    # an export must see their creation
+    constants = _normalizing_constants if torch.compiler.is_compiling() else _cached_constants
     scale, shift = constants(tuple(mean), tuple(std), pixels.device)
     # moves a quarter of the bytes that floats would
     as_bytes = pixels.contiguous(memory_format=torch.channels_last)

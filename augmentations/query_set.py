@@ -19,9 +19,8 @@ from .edits.registry import FAMILY_OF, TUNED_SIDE
 from .randomness import generator_for
 from .settings import AugmentationSettings, EditFamily
 
-Task = tuple[
-    str, str, Path, tuple[AugmentationSettings, ...]
-]  # query id, source id, source path, edits to draw one after another
+# query id, source id, source path, edits to draw one after another
+Task = tuple[str, str, Path, tuple[AugmentationSettings, ...]]
 
 
 class FileOverlays:

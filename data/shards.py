@@ -31,9 +31,8 @@ class ShardWork(Generic[State, Shard, Result]):
 
     name: str  # what is being done, such as "embedding reference", for the line of progress
     unit: str  # what is counted there, in the singular
-    open: Callable[
-        [], State
-    ]  # returns what all shards need, such as a network; called once in every process
+    # returns what all shards need, such as a network; called once in every process
+    open: Callable[[], State]
     # on one shard; files are written whole: it may be done again
     work: Callable[[State, Shard, Place], Result]
     size: Callable[[Shard], int]  # number of items in a shard

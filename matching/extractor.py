@@ -36,13 +36,10 @@ from . import threshold as thresholds
 from .matches import FALSE_ALARMS, Rule
 
 Project = Callable[[Float32s], Float32s]
-UNFITTED = thresholds.Tail(
-    start=0.0, scale=1e-9, share=1.0, pairs=0
-)  # nothing but the same vector is a copy
-MOST_QUERIES, NEAREST = (
-    2000,
-    10,
-)  # references, and nearest others of each, that the tail of a joined extractor is fitted on
+# nothing but the same vector is a copy
+UNFITTED = thresholds.Tail(start=0.0, scale=1e-9, share=1.0, pairs=0)
+# references, and nearest others of each, that the tail of a joined extractor is fitted on
+MOST_QUERIES, NEAREST = (2000, 10)
 HALF = np.float32(math.sqrt(1 / 2))  # length of each of the two vectors in the joined one
 
 

@@ -117,9 +117,8 @@ class PairJudge:
         def own() -> Features:
             source = query.source
             found = self._features.require(source) if isinstance(source, Path) else query.features
-            return replace(
-                found
-            )  # its mirror image and negative are kept for all its references, and no longer
+            # its mirror image and negative are kept for all its references, and no longer
+            return replace(found)
 
         closer = cache(lambda: query.read(CROPPED_SIDE))
 

@@ -56,9 +56,8 @@ PAGE_SHARES = (0.02, 0.85)  # of the page that its box takes
 # share of the sides of which a view has all pixels that the networks see; the smallest has seven tenths of
 # them
 SHOWN = 0.5
-MAX_BYTES = (
-    2**32
-)  # of a file of looks: 48,000 pictures, of at most 90 kB each; what further ones need is made again
+# of a file of looks: 48,000 pictures, of at most 90 kB each; what further ones need is made again
+MAX_BYTES = 2**32
 
 
 def list_crops(pixels: Pixels) -> tuple[Box, ...]:

@@ -11,12 +11,8 @@ from image_copies.data.process import DEVICE_VARIABLE, process_rank_on_machine, 
 
 # required for deterministic products; read when cuBLAS starts
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-OUT_OF_MEMORY_PHRASES = (
-    "out of memory",
-    "can't allocate memory",
-    "not enough memory",
-    "alloc_failed",
-)  # CUDA, CPU, cuDNN and cuBLAS
+# CUDA, CPU, cuDNN and cuBLAS
+OUT_OF_MEMORY_PHRASES = ("out of memory", "can't allocate memory", "not enough memory", "alloc_failed")
 
 
 def best_device() -> torch.device:

@@ -353,9 +353,8 @@ def _fonts() -> list[ImageFont.FreeTypeFont]:
     fonts = [
         ImageFont.truetype(path, GLYPH_PIXELS) for path in sorted((_assets() / "fonts").glob("*.ttf"))[::10]
     ]
-    return [
-        font for font in fonts if bytes(font.getmask("A")) != bytes(font.getmask("b"))
-    ]  # without glyphs, both are the same box
+    # without glyphs, both are the same box
+    return [font for font in fonts if bytes(font.getmask("A")) != bytes(font.getmask("b"))]
 
 
 @lru_cache(maxsize=1)

@@ -209,9 +209,8 @@ def load_array(name: str, path: Path) -> NDArray[Any]:
 def write_centroids(lists: Lists, _: None) -> None:
     """Compute the lists' centroids [lists, d] from vectors of files that are drawn at random, and write them."""
     sample = lists.collection.draw(SAMPLES * lists.count)
-    centroids = np.resize(
-        sample, (lists.count, sample.shape[1])
-    )  # one list, or hardly anything can be read
+    # one list, or hardly anything can be read
+    centroids = np.resize(sample, (lists.count, sample.shape[1]))
     if 1 < lists.count < len(sample):
         import faiss  # imported here: small sets need none
 

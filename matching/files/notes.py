@@ -55,10 +55,8 @@ PARAMETERS = "{http://ns.adobe.com/xap/1.0/sType/ResourceEvent#}parameters"
 DEVELOPED = "http://ns.adobe.com/camera-raw-settings/1.0/", "http://darktable.sf.net/"
 # "dc:title", by a prefix, or a namespace that has none, and a name; tags of EXIF and TIFF as XMP names them
 Key = str
-LATITUDE, LONGITUDE = PLACE = (
-    "exif:GPSLatitude",
-    "exif:GPSLongitude",
-)  # in degrees, to the south and west below 0
+# in degrees, to the south and west below 0
+LATITUDE, LONGITUDE = PLACE = ("exif:GPSLatitude", "exif:GPSLongitude")
 # the latter often is the only date of a scan
 TAKEN, DIGITIZED = DATES = "exif:DateTimeOriginal", "exif:DateTimeDigitized"
 CAPTION = "dc:description"

@@ -23,9 +23,8 @@ MAX_CONNECTIONS = 1024  # more are asked to come again
 MAX_PICTURE_BYTES = 32 * 2**20  # bytes of a picture that is sent
 MAX_REQUEST_BYTES = 2**16  # bytes of any other request
 LARGE_REQUESTS = {"/api/matches", "/api/vectors"}
-MAX_HELD_BYTES = (
-    16 * MAX_PICTURE_BYTES
-)  # of all pictures that arrive or wait; others wait in their connections
+# of all pictures that arrive or wait; others wait in their connections
+MAX_HELD_BYTES = 16 * MAX_PICTURE_BYTES
 MAX_CONCURRENT_DECODES = 2
 MAX_ARRIVAL_SECONDS = 30.0  # seconds that a request may take to arrive
 SAFE_HEADERS = {

@@ -54,9 +54,8 @@ def measure_new_detail(picture: Pixels, other: Grey, homography: Homography) -> 
     left, top, width, height = cv2.boundingRect(covered.astype(np.uint8))
     if min(width, height) < BLOCK + 2 * FRAME:
         return 0.0
-    box = np.s_[
-        top : top + height // 2 * 2, left : left + width // 2 * 2
-    ]  # even, as OpenCV's transform needs it
+    # even, as OpenCV's transform needs it
+    box = np.s_[top : top + height // 2 * 2, left : left + width // 2 * 2]
     across, down = (float(1 / np.linalg.norm(homography[:2, axis] / homography[2, 2])) for axis in (0, 1))
     if across * down <= 1:
         return 0.0

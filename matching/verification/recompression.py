@@ -29,9 +29,8 @@ from .alignment import Grey, Homography, invert, map_points, to_grey
 
 SIDE = 8  # pixels of a side of JPEG's blocks
 GREY = np.array([0.299, 0.587, 0.114], np.float32)
-COSINES = np.asarray(
-    cv2.dct(np.eye(SIDE, dtype=np.float32), flags=cv2.DCT_ROWS).T, np.float32
-)  # of JPEG's blocks
+# of JPEG's blocks
+COSINES = np.asarray(cv2.dct(np.eye(SIDE, dtype=np.float32), flags=cv2.DCT_ROWS).T, np.float32)
 # least step that shows in coefficients, and coefficients of which enough is known
 MIN_STEP, MIN_PHASES = 3, 1000
 MIN_COMB = 0.1  # mean cosine of their phases in what was made of such a file: that of others is about 0

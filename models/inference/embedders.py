@@ -26,9 +26,8 @@ MOST_SIDE_BY_SIDE = 16
 Squares = Mapping[int, UInt8s]  # size → uint8 [n, 3, size, size], the same images at several sizes
 Waiting = Callable[[], Float32s]
 Source = tuple[Path, bytes | None]  # an image file, and its bytes where they have been read
-Look = Callable[
-    [Path, bytes, decode.Decoded], None
-]  # is shown a file, its bytes, and what has been decoded of them
+# is shown a file, its bytes, and what has been decoded of them
+Look = Callable[[Path, bytes, decode.Decoded], None]
 
 
 @dataclass(frozen=True)

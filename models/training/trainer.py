@@ -220,10 +220,8 @@ class Trainer:
         )
         matrix = objective.class_matrix()
         limit = settings.optimizer.clip_norm
-        parameters = [
-            *self.descriptor.parameters(),
-            *objective.parameters(),
-        ]  # once: to find them takes milliseconds of each step
+        # once: to find them takes milliseconds of each step
+        parameters = [*self.descriptor.parameters(), *objective.parameters()]
         clip = partial(
             clip_gradients, parameters, limit or 0.0, None if matrix is None else matrix.parameter
         )
@@ -396,9 +394,8 @@ class Trainer:
         if self.settings.turn:
             images = load_kind(PARTS, "turn")(images)
         labels, instances = labels.to(device, non_blocking=True), instances.to(device, non_blocking=True)
-        share = (
-            self.fabric.broadcast(mix.draw_share()) if mix else None
-        )  # one for the batch of all processes
+        # one for the batch of all processes
+        share = self.fabric.broadcast(mix.draw_share()) if mix else None
         if share is None:
             return self._compare(self.network(images, raw=True), labels, instances)
         mixed, partner = mix.mix(images, share)

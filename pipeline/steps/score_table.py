@@ -102,9 +102,8 @@ def read_steps(manifests: Path) -> tuple[list[StepDone], dict[str, str]]:
     """Read the products of the steps before 06 from their manifests, and the versions of each package, joined by "and"."""
     steps = []
     used = {name: {number} for name, number in versions().items()}
-    known = (
-        manifests.iterdir() if manifests.is_dir() else ()
-    )  # next to them what a kill left unfinished, its name begins with a dot
+    # next to them what a kill left unfinished, its name begins with a dot
+    known = manifests.iterdir() if manifests.is_dir() else ()
     for path in sorted(
         path for path in known if path.suffix == ".json" and not path.name.startswith((".", "06_score"))
     ):

@@ -43,9 +43,8 @@ def choose_in_aug(training: LabelledImages, seed: int, count: int = 2000, copies
     """
     images = training.images
     order = generator_for(seed, 0, "IN-aug").permutation(len(images))
-    preceding = (
-        pd.Series(order).groupby(training.labels[order]).cumcount()
-    )  # of the same class, in this order
+    # of the same class, in this order
+    preceding = pd.Series(order).groupby(training.labels[order]).cumcount()
     order = order[np.argsort(preceding.to_numpy(), kind="stable")]
     chosen = list(islice((row for row in order.tolist() if _is_readable(images, row)), count))
     if len(chosen) < 2:
