@@ -36,9 +36,11 @@ class EditComparer:
 
     def __init__(self, judge: PairJudge) -> None:
         self._judge = judge
-        self._pixels = LastUsed(decode_rgb, MAX_DECODED)
-        self._steps = LastUsed(lambda path: recompression.measure_step(read_image_bytes(path)), MAX_KNOWN)
-        self._codings = LastUsed(lambda path: recompression.find_coding(read_image_bytes(path)), MAX_KNOWN)
+        self._contents = LastUsed(read_image_bytes, MAX_DECODED)
+        read = self._contents.require
+        self._pixels = LastUsed(lambda path: decode_rgb(read(path)), MAX_DECODED)
+        self._steps = LastUsed(lambda path: recompression.measure_step(read(path)), MAX_KNOWN)
+        self._codings = LastUsed(lambda path: recompression.find_coding(read(path)), MAX_KNOWN)
 
     def compare(self, one: Facts, other: Facts) -> Comparison | None:
         """Return what was done to each of two files; None where that cannot be seen, or they show the same pixels."""
@@ -97,7 +99,8 @@ class EditComparer:
             return None
         try:
             query, reference = (
-                (self._pixels.require(facts.path), read_image_bytes(facts.path)) for facts in (one, other)
+                (self._pixels.require(facts.path), self._contents.require(facts.path))
+                for facts in (one, other)
             )
         except ImageError:
             return None
@@ -156,11 +159,11 @@ class EditComparer:
         except ImageError:
             return None
         return recompression.follow_by_compression(
-            content=read_image_bytes(reference),
+            content=self._contents.require(reference),
             pixels=pixels,
             source=source,
             homography=map_pixels(found.homography, source.shape, pixels.shape),
-            kept=read_image_bytes(query),
+            kept=self._contents.require(query),
         )
 
 

@@ -68,17 +68,20 @@ class Verdicts:
             find: Finds the answer.
             types: The dataclasses that it consists of; tuples, arrays, numbers and texts in them need no type.
         """
-        row = self._read(files, question, given)
-        if row is not None:
-            return cast("T", _decode(row[0], types))
+        if self._database is None:
+            return find()
+        key = self._make_key(files, question, given)
+        known = self._read(key)
+        if known is not None:
+            return cast("T", _decode(known, types))
         answer = find()
-        self.note(files, question, given, answer)
+        self._found[key] = files, _encode(answer)
         return answer
 
     def find(self, files: Files, question: str, given: Sequence[object]) -> Any:
         """Return what is known, as `ask` does of answers without dataclasses; None for nothing."""
-        row = self._read(files, question, given)
-        return None if row is None else _decode(row[0], ())
+        known = self._read(self._make_key(files, question, given))
+        return None if known is None else _decode(known, ())
 
     def note(self, files: Files, question: str, given: Sequence[object], answer: object) -> None:
         """Take what was found out elsewhere, to be kept as what `ask` finds out is."""
@@ -89,15 +92,12 @@ class Verdicts:
         what = hashlib.sha256(_encode([question, *given])).digest()
         return self._digests.get(files[0]), self._digests.get(files[-1]), what, VERSION
 
-    def _read(self, files: Files, question: str, given: Sequence[object]) -> tuple[bytes] | None:
-        """Return the row of an answer; None without one."""
+    def _read(self, key: Key) -> bytes | None:
         if self._database is None:
             return None
         with self._lock:
-            row: tuple[bytes] | None = self._database.execute(
-                READ, self._make_key(files, question, given)
-            ).fetchone()
-        return row
+            row = self._database.execute(READ, key).fetchone()
+        return None if row is None else bytes(row[0])
 
     def keep(self) -> None:
         """Keep what was found since the last call, all or nothing."""
