@@ -1,10 +1,12 @@
 """Device, memory, precision and determinism, and error messages for a missing GPU or exhausted memory."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 
 import torch
+from torch import Tensor, nn
 
 from image_copies.data.errors import UserError
 from image_copies.data.process import DEVICE_VARIABLE, process_rank_on_machine, processes_on_machine
@@ -131,6 +133,24 @@ def autocast(device: torch.device, precision: str) -> AbstractContextManager[obj
     if precision == "32":
         return nullcontext()
     return torch.autocast(device.type, torch.bfloat16 if precision == "bf16" else torch.float16)
+
+
+def keep_depthwise_exact(network: nn.Module) -> None:
+    """Let the network's depthwise convolutions compute in float32 on a CPU under bfloat16's autocast.
+
+    oneDNN has no fast bfloat16 kernel of their gradients, which take six times as long as those in float32: a core learns from
+    65 images of 128 px a second with EfficientNet-Lite0 instead of 34, or 52 with all in float32.
+    """
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d) and module.groups > 1:
+            module.forward = partial(_convolve_exactly, module.forward)  # type: ignore[method-assign]
+
+
+def _convolve_exactly(convolve: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
+    if images.device.type != "cpu" or not torch.is_autocast_enabled("cpu"):
+        return convolve(images)
+    with torch.autocast("cpu", enabled=False):
+        return convolve(images.float()).to(torch.bfloat16)
 
 
 def mark_arrival(device: torch.device) -> torch.cuda.Event | None:

@@ -28,7 +28,7 @@ from image_copies.data.images import ImageSet
 from image_copies.data.kinds import PARTS, load_kind
 from image_copies.data.process import choose_workers, usable_cores
 
-from ..device import choose_algorithms, describe_device, report_lack_of_memory
+from ..device import choose_algorithms, describe_device, keep_depthwise_exact, report_lack_of_memory
 from ..distributed import (
     gather_rows,
     gather_together,
@@ -151,6 +151,7 @@ class Trainer:
         self.descriptor = Descriptor(settings.descriptor, load_weights=not saved)
         if saved:
             self.descriptor.load_state_dict(saved["descriptor"])
+        keep_depthwise_exact(self.descriptor)
         check_image_sizes(self.descriptor, (stage.image_size for stage in settings.stages))
         if fabric.world_size > 1 and fabric.device.type == "cuda":
             self.descriptor.backbone = convert_sync_batchnorm(self.descriptor.backbone)

@@ -1,5 +1,6 @@
 """Devices, lack of memory and other processes, with stand-ins for the GPUs and processes that no test has."""
 
+import copy
 import subprocess
 import sys
 from pathlib import Path
@@ -7,12 +8,19 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, distributed
+from torch import Tensor, distributed, nn
 
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
 from image_copies.models import distributed as together
-from image_copies.models.device import autocast, best_device, choose_precision, describe_device, report_lack_of_memory
+from image_copies.models.device import (
+    autocast,
+    best_device,
+    choose_precision,
+    describe_device,
+    keep_depthwise_exact,
+    report_lack_of_memory,
+)
 from image_copies.models.distributed import report_lost_process
 from image_copies.models.inference.embed import embed_images
 from image_copies.models.inference.embedders import embed_with_all
@@ -177,3 +185,14 @@ def test_rows_of_a_step_are_gathered_after_one_exchange_of_their_numbers(monkeyp
     rows.square().sum().backward()
     expected: Any = 2 * 2 * embeddings.detach()
     assert torch.equal(embeddings.grad, expected)  # type: ignore[arg-type]  # it has one
+
+
+def test_depthwise_convolutions_compute_in_float32_under_autocast() -> None:
+    network = nn.Sequential(nn.Conv2d(4, 4, 3, groups=4), nn.Conv2d(4, 8, 1))
+    images = torch.randn(2, 4, 9, 9)
+    exact = network[0](images)
+    keep_depthwise_exact(network)
+    with torch.autocast("cpu", torch.bfloat16):
+        found, deeper = network[0](images), network(images)
+    assert found.dtype == deeper.dtype == torch.bfloat16 and torch.equal(found, exact.bfloat16())
+    assert torch.equal(copy.deepcopy(network)[0](images), exact)
