@@ -114,7 +114,10 @@ def draw_record(
             continue
         if edit.needs_overlay and not other_ids:
             continue
-        record.append(edit.draw_entry(rng, settings.intensity, other_ids))
+        entry = edit.draw_entry(rng, settings.intensity, other_ids)
+        if settings.templates is not None and edit.name == "onto_screenshot":
+            entry["folder"] = settings.templates
+        record.append(entry)
         done.add(edit.name)
     return record
 

@@ -13,7 +13,7 @@ Table = Literal[
 EditFamily = Literal[
     "geometry", "crop", "flip", "frame", "paste", "text", "colour", "channels", "quality", "policy", "warp", "art", "noise",
     "cover", "tone", "tint", "drawing", "printing", "tiles", "glitch", "swirl", "blend", "cutout", "weather", "screen", "paper",
-    "bubble", "optics",
+    "bubble", "optics", "layout",
 ]  # fmt: skip
 
 
@@ -39,9 +39,11 @@ class AugmentationSettings(TableSettings):
         probabilities: Probabilities at intensity 1 by edit name, which replace the tables' own and change with the intensity as
             those do; 0 disables an edit. None for the tables' own.
         without: Families of edits that are not drawn; None for all of the table.
+        templates: Folder of pages to put images into instead of AugLy's screenshots; None for those.
         only: The only families that are drawn from, of the table "many" whatever `family` and `extra` say; None for all.
     """
 
     probabilities: dict[str, Annotated[float, Field(ge=0, le=1)]] | None = None
     without: tuple[EditFamily, ...] | None = None
+    templates: str | None = None
     only: tuple[EditFamily, ...] | None = None

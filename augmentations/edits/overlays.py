@@ -6,6 +6,7 @@ what is random.
 """
 
 import json
+from collections.abc import Sequence
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +19,7 @@ from PIL import ImageDraw, ImageFont
 
 from image_copies.data.arrays import Bools, Float32s, UInt8s
 from image_copies.data.decode import as_uint8
+from image_copies.data.errors import UserError
 
 from .registry import Image, blend_in, edit, mix, pasting_edit, unit_grid
 
@@ -153,9 +155,13 @@ def meme_format(
 
 
 @edit("frame")
-def onto_screenshot(image: Image, template: int) -> Image:
-    """Put the image into one of AugLy's screenshots (`template` modulo their count), which is scaled to fit the image."""
-    picture, (left, top, right, bottom) = _screenshots()[template % len(_screenshots())]
+def onto_screenshot(image: Image, template: int, folder: str | None = None) -> Image:
+    """Put the image into one of AugLy's screenshots, or of a folder's pages, which is scaled to fit the image.
+
+    `template` is a number modulo their count; `read_pages` says what pages are.
+    """
+    templates = _screenshots() if folder is None else read_pages(folder)
+    picture, (left, top, right, bottom) = templates[template % len(templates)]
     height, width = image.shape[:2]
     factor = max(width / (right - left), height / (bottom - top))
     size = max(8, round(picture.shape[1] * factor)), max(8, round(picture.shape[0] * factor))
@@ -225,6 +231,61 @@ def collage(image: Image, overlay: Image, side_by_side: bool, first: bool, share
         size = width, max(8, round(height * share / (1 - share)))
     other = cv2.resize(overlay, size, interpolation=cv2.INTER_AREA)
     return np.concatenate([image, other] if first else [other, image], axis=1 if side_by_side else 0)
+
+
+@pasting_edit("overlay", "layout")
+def grid(
+    image: Image,
+    overlay: Image,
+    rows: int,
+    columns: int,
+    place: int,
+    gap: float,
+    colour: list[int],
+    size: float,
+    seed: int,
+) -> Image:
+    """Lay the image into the cell `place`, counted by rows, of a collage; the other cells show parts of `overlay`.
+
+    Gaps are `gap` of the image's short side wide, in one `colour`. Of the length of the image's row and another one together,
+    and so of columns, the image's has `size`, 0…1.
+    """
+    height, width = image.shape[:2]
+    row, column = divmod(place % (rows * columns), columns)
+    tall = max(8, round(height * (1 - size) / size))
+    wide = max(8, round(width * (1 - size) / size))
+    heights = [height if number == row else tall for number in range(rows)]
+    widths = [width if number == column else wide for number in range(columns)]
+    edge = round(gap * min(height, width))
+    result = np.empty((sum(heights) + edge * (rows + 1), sum(widths) + edge * (columns + 1), 3), np.uint8)
+    result[:] = colour
+    rng = np.random.default_rng(seed)
+    for cell in range(rows * columns):
+        down, right = divmod(cell, columns)
+        top = sum(heights[:down]) + edge * (down + 1)
+        left = sum(widths[:right]) + edge * (right + 1)
+        shown = image
+        if cell != place % (rows * columns):
+            part = _cut_part(overlay, rng)
+            shown = as_uint8(cv2.resize(part, (widths[right], heights[down]), interpolation=cv2.INTER_AREA))
+        result[top : top + shown.shape[0], left : left + shown.shape[1]] = shown
+    return result
+
+
+@pasting_edit("background", "layout")
+def inset(
+    image: Image,
+    background: Image,
+    size: float,
+    x: float,
+    y: float,
+    rim: float,
+    colour: list[int],
+) -> Image:
+    """Put the image, with a rim of `rim` of its short side in one `colour`, on `background`, as overlay_onto_image does."""
+    edge = round(rim * min(image.shape[:2]))
+    framed = cv2.copyMakeBorder(image, edge, edge, edge, edge, cv2.BORDER_CONSTANT, value=colour)
+    return overlay_onto_image(as_uint8(framed), background, 1.0, size, x, y)
 
 
 @pasting_edit("overlay")
@@ -319,6 +380,15 @@ def _blend(image: Image, top: MatLike, cover: Float32s | np.float32, x: float, y
     return result
 
 
+def _cut_part(image: Image, rng: np.random.Generator) -> Image:
+    """Cut out a part of half the sides to all of them, now and then mirrored."""
+    height, width = (np.array(image.shape[:2]) * rng.uniform(0.5, 1, 2)).astype(int).clip(1)
+    top = int(rng.uniform(0, image.shape[0] - height + 1))
+    left = int(rng.uniform(0, image.shape[1] - width + 1))
+    part = image[top : top + height, left : left + width]
+    return part[:, ::-1] if rng.random() < 0.3 else part
+
+
 def _stripes(height: int, width: int, line: float, degrees: float, density: float) -> Bools:
     turn = np.deg2rad(degrees)
     distance = (1 - density) * min(height, width)
@@ -357,20 +427,53 @@ def _fonts() -> list[ImageFont.FreeTypeFont]:
     return [font for font in fonts if bytes(font.getmask("A")) != bytes(font.getmask("b"))]
 
 
+# a page, and the box (left, top, right, bottom) for the image
+Template = tuple[UInt8s, tuple[int, int, int, int]]
+PAGE_WIDTH = 512  # pixels: wider pages are reduced
+
+
 @lru_cache(maxsize=1)
-def _screenshots() -> list[tuple[UInt8s, tuple[int, int, int, int]]]:
-    """Load AugLy's templates, at most 512 pixels wide, each with the box (left, top, right, bottom) for the image."""
+def _screenshots() -> list[Template]:
+    """Load AugLy's templates."""
     folder = _assets() / "screenshot_templates"
-    templates = []
-    for name, box in sorted(json.loads((folder / "bboxes.json").read_text()).items()):
-        with Pillow.open(folder / name) as picture:
-            factor = min(1, 512 / picture.width)
-            small = picture.convert("RGB").resize(
-                (round(picture.width * factor), round(picture.height * factor))
+    boxes = json.loads((folder / "bboxes.json").read_text())
+    return [_read_page(folder / name, box) for name, box in sorted(boxes.items())]
+
+
+@lru_cache(maxsize=8)
+def read_pages(folder: str) -> list[Template]:
+    """Load a folder's pages: every PNG with a hole, in the box around which the image is put.
+
+    A hole is what is wholly transparent.
+
+    Raises:
+        UserError: There is no PNG, or one has no hole of 8 × 8 pixels.
+    """
+    pages = []
+    for path in sorted(Path(folder).glob("*.png")):
+        with Pillow.open(path) as picture:
+            clear = np.asarray(picture.convert("RGBA"))[..., 3] == 0
+        rows, columns = np.flatnonzero(clear.any(axis=1)), np.flatnonzero(clear.any(axis=0))
+        if min(len(rows), len(columns)) < 8:
+            raise UserError(
+                f"{path} has no transparent part of 8 × 8 pixels: make the place of the image transparent."
             )
-        left, top, right, bottom = (round(value * factor) for value in box)
-        templates.append((np.asarray(small), (left, top, right, bottom)))
-    return templates
+        pages.append(_read_page(path, [columns[0], rows[0], columns[-1] + 1, rows[-1] + 1]))
+    if not pages:
+        raise UserError(
+            f"{folder} has no page: templates are PNG files whose place of the image is transparent."
+        )
+    return pages
+
+
+def _read_page(path: Path, box: Sequence[int]) -> Template:
+    with Pillow.open(path) as picture:
+        factor = min(1, PAGE_WIDTH / picture.width)
+        small = picture.convert("RGB").resize(
+            (round(picture.width * factor), round(picture.height * factor))
+        )
+    left, top, right, bottom = (round(value * factor) for value in box)
+    return np.asarray(small), (left, top, right, bottom)
 
 
 @pasting_edit("other", "blend")

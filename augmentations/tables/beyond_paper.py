@@ -18,6 +18,7 @@ from .row import (
     Parameters,
     between,
     coin,
+    draw_fill,
     drawn,
     grown,
     one_of,
@@ -57,16 +58,10 @@ def _draw_double_compression(rng: np.random.Generator, intensity: float) -> Para
     return {"factor": 1 - 0.6 * intensity * rng.random(), "first": first, "second": second}
 
 
-def _draw_fill(rng: np.random.Generator, intensity: float) -> list[int]:
-    """Black, white or any colour, a third each."""
-    any_colour: list[int] = ANY_COLOUR(rng, intensity)
-    return [[0, 0, 0], [255, 255, 255], any_colour][rng.integers(3)]
-
-
 def _draw_letterbox(rng: np.random.Generator, intensity: float) -> Parameters:
     longer, other = (1 + intensity * rng.random(2) * [1.0, 0.4]).tolist()
     size = {"width": longer, "height": other} if rng.random() < 0.5 else {"width": other, "height": longer}
-    return {**size, "colour": _draw_fill(rng, intensity) if rng.random() < 0.6 else None}
+    return {**size, "colour": draw_fill(rng, intensity) if rng.random() < 0.6 else None}
 
 
 EXTRA_TABLE: Sequence[Edit] = (
@@ -116,7 +111,7 @@ EXTRA_TABLE: Sequence[Edit] = (
         "rotate_whole",
         geometry.rotate_whole,
         rising(0.06),
-        drawn(degrees=grown(-180, 180), colour=_draw_fill),
+        drawn(degrees=grown(-180, 180), colour=draw_fill),
         not_after=("rotate",),
     ),
     Edit("letterbox", geometry.letterbox, rising(0.06), _draw_letterbox, not_after=("pad", "border")),

@@ -20,6 +20,7 @@ from .row import (
     between,
     coin,
     colour_between,
+    draw_fill,
     drawn,
     grown,
     rising,
@@ -77,6 +78,39 @@ def _draw_print(rng: np.random.Generator, intensity: float) -> Parameters:
     }
 
 
+def _draw_rim(rng: np.random.Generator, intensity: float) -> float:
+    """No rim, or one of up to a tenth, as often."""
+    return max(0.0, float(rng.uniform(-0.1, 0.1)))
+
+
+def _draw_grid(rng: np.random.Generator, intensity: float) -> Parameters:
+    """Two pictures side by side or in a column as often as up to three in each of up to three rows."""
+    rows, columns = (int(rng.integers(1, 4)), int(rng.integers(1, 4))) if rng.random() < 0.5 else (1, 1)
+    if rows * columns == 1:
+        rows, columns = [(1, 2), (2, 1)][rng.integers(2)]
+    return {
+        "rows": rows,
+        "columns": columns,
+        "place": int(rng.integers(rows * columns)),
+        "gap": _draw_rim(rng, intensity),
+        "colour": draw_fill(rng, intensity),
+        "size": 0.5 + (1 - intensity) * 0.2 + intensity * float(rng.uniform(-0.15, 0.15)),
+        "seed": seed(rng, intensity),
+    }
+
+
+# after these the image is a part of the picture already
+SMALL = (
+    "overlay_image",
+    "severe_crop",
+    "collage",
+    "hide_inside",
+    "onto_screenshot",
+    "meme_format",
+    "on_phone",
+    "in_document",
+    "repeat",
+)
 GRID = {"rows": whole(2, 6), "columns": whole(2, 6)}
 MANY_TABLE: Sequence[Edit] = (
     _row(colour.tone_curve, _draw_curve),
@@ -207,4 +241,14 @@ MANY_TABLE: Sequence[Edit] = (
     _row(quality.zoom_blur, reach=grown(0, 0.35)),
     _row(quality.defocus, radius=grown(0, 16)),
     _row(quality.frosted_glass, reach=grown(0, 18), seed=seed),
+    Edit("grid", overlays.grid, rising(PROBABILITY), _draw_grid, not_after=SMALL),
+    Edit(
+        "inset",
+        overlays.inset,
+        rising(PROBABILITY),
+        drawn(
+            size=grown(-0.7, -0.2, 0.9), x=between(0, 1), y=between(0, 1), rim=_draw_rim, colour=draw_fill
+        ),
+        not_after=("grid", *SMALL),
+    ),
 )

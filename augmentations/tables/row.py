@@ -128,3 +128,9 @@ def seed(rng: np.random.Generator, intensity: float) -> int:
 ANY_COLOUR = colour_between(0, 256)
 PLACE = between(0, 1)
 TURN = between(0, 360)
+
+
+def draw_fill(rng: np.random.Generator, intensity: float) -> list[int]:
+    """Black, white or any colour, a third each."""
+    any_colour: list[int] = ANY_COLOUR(rng, intensity)
+    return [[0, 0, 0], [255, 255, 255], any_colour][rng.integers(3)]

@@ -32,6 +32,8 @@ class ModelSettings(Settings):
         edits: Table of edits.
         extra_edits: Whether edits beyond the paper's are also drawn.
         without_edits: Families of edits that are left out.
+        templates: Folder of pages that images are put into instead of AugLy's screenshots: PNG files, transparent where
+            the image goes.
         optimizer: The optimisers.
         scheduler: The learning-rate schedule.
         precision: "32", or the mixed precision of training.
@@ -58,6 +60,7 @@ class ModelSettings(Settings):
     edits: Table = "query"
     extra_edits: bool = False
     without_edits: tuple[EditFamily, ...] | None = None
+    templates: Path | None = None
     optimizer: OptimizerSettings = OptimizerSettings()
     scheduler: SchedulerSettings = SchedulerSettings()
     precision: Precision = "32"
@@ -83,6 +86,7 @@ class ModelSettings(Settings):
             extra=self.extra_edits,
             probabilities=stage.edit_probabilities,
             without=self.without_edits,
+            templates=None if self.templates is None else str(self.templates),
         )
 
     def build_objective(self, dimensions: int, classes: int, seed: int) -> "Objective":
@@ -97,10 +101,14 @@ class ModelSettings(Settings):
         Raises:
             UserError: It does not, or they are not.
         """
+        from image_copies.augmentations.edits.overlays import read_pages
+
         from ..network.backbones import check_backbone
         from ..network.start import find_start
 
         check_backbone(self.descriptor.backbone)
+        if self.templates is not None:
+            read_pages(str(self.templates))
         file = self.weights_file
         is_made_here = file is not None and file.resolve().is_relative_to(made_here)
         if self.descriptor.weights not in ("none", "pretrained") and not is_made_here:

@@ -16,6 +16,7 @@ TOP = Path(__file__).parents[2]
 WITHOUT_A_RECIPE = {
     **dict.fromkeys(("projection_bias", "mean", "std"), "published descriptors have it"),
     **dict.fromkeys(("frozen_statistics", "backbone_learning_rate"), "docs/training.md says when"),
+    "templates": "the pages are the user's own: docs/training.md",
 }
 
 

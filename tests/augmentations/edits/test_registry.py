@@ -32,7 +32,7 @@ NAMES = {
     "on_phone", "outline", "paint", "photocopy", "photographed_print", "posterize", "rain", "relief", "repeat", "ripple",
     "scan_lines", "screen_pixels", "shadow", "shift_strips", "shuffle_tiles", "snow", "space_tiles", "speech_bubbles",
     "split_tone", "spots", "stains", "swirl", "tear_edges", "tear_rows", "tone_curve", "turn_hue", "two_tones", "zoom_blur",
-    "expose", "vignette",
+    "expose", "vignette", "grid", "inset",
 }  # fmt: skip
 
 
@@ -49,7 +49,8 @@ def test_drawn_parameters_fit_the_function(row: Edit, intensity: float) -> None:
         assert not pasted.keys() & parameters.keys()
         signature = inspect.signature(function)
         signature.bind(image, **parameters, **pasted)  # TypeError where one is missing or unknown
-        assert signature.parameters.keys() == {"image", *parameters, *pasted}  # no default takes a drawn value's place
+        chosen = signature.parameters.keys() - {"folder"}  # of templates, which a recipe gives
+        assert chosen == {"image", *parameters, *pasted}  # no default takes a drawn value's place
     assert drawn_functions == set(row.functions)
 
 
@@ -60,15 +61,17 @@ def test_the_registered_names_are_those_in_existing_records_each_of_one_family_a
         "overlay_image": "overlay",
         "overlay_onto_image": "background",
         "collage": "overlay",
+        "grid": "overlay",
+        "inset": "background",
         "sticker": "overlay",
         "double_exposure": "other",
         "fade_into": "other",
     }
     assert set(FAMILY_OF) == set(FUNCTIONS) and set(FAMILY_OF.values()) == set(get_args(EditFamily))
     assert all({FAMILY_OF[function.__name__] for function in row.functions} == {row.family} for row in ROWS.values())
-    assert {FAMILY_OF[name] for name in OTHER_IMAGE} == {"paste", "blend"}
+    assert {FAMILY_OF[name] for name in OTHER_IMAGE} == {"paste", "blend", "layout"}
     assert {function.__name__ for row in ROWS.values() for function in row.functions} == NAMES
-    pasting = {"overlay_image", "sticker", "collage", "hide_inside", "double_exposure", "fade_into"}
+    pasting = {"overlay_image", "sticker", "collage", "hide_inside", "double_exposure", "fade_into", "grid", "inset"}
     assert {row.name for row in ROWS.values() if row.needs_overlay} == pasting
 
     def crop(image: Image) -> Image:

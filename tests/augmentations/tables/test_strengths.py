@@ -19,7 +19,7 @@ from image_copies.data.procedural import draw_picture
 
 PICTURE, OTHER = (draw_picture(np.random.default_rng([6, seed]), 160) for seed in (1, 2))
 BEYOND = (*EXTRA_TABLE, *FURTHER_TABLE, *MANY_TABLE)
-SHRINKING = {"collage": "share", "hide_inside": "size", "on_phone": "size", "in_document": "size"}  # at any intensity, by these
+SHRINKING = dict.fromkeys(("hide_inside", "on_phone", "in_document", "grid", "inset"), "size") | {"collage": "share"}  # by these
 
 
 def apply(edit: Edit, number: int, intensity: float, image: Image) -> Image:
