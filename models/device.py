@@ -142,7 +142,7 @@ def keep_depthwise_exact(network: nn.Module) -> None:
     65 images of 128 px a second with EfficientNet-Lite0 instead of 34, or 52 with all in float32.
     """
     for module in network.modules():
-        if isinstance(module, nn.Conv2d) and module.groups > 1:
+        if isinstance(module, nn.Conv2d) and 1 < module.groups == module.in_channels:
             module.forward = partial(_convolve_exactly, module.forward)  # type: ignore[method-assign]
 
 
