@@ -4,6 +4,7 @@ The exporter's constants are folded, but its rewriting rules are not applied: on
 and dropped the 1e-12 under a square root, by which pictures with flat areas differed by 3e-4.
 """
 
+import copy
 import json
 import warnings
 from collections.abc import Sequence
@@ -137,17 +138,32 @@ def add_graph(checkpoint: Path, photographs: Sequence[Path] = ()) -> float:
     if isinstance(loaded.descriptor, joined.JoinedDescriptor):
         reduced = joined.reduce_for_views(loaded.image_size)
         own = replace(loaded, descriptor=loaded.descriptor.for_views(), image_size=reduced)
-        _write_views(views, checkpoint, own, photographs)
+        _write_views(views, checkpoint, own, _fold_members(loaded.descriptor.for_views()), photographs)
     return difference
 
 
-def _write_views(path: Path, checkpoint: Path, loaded: Checkpoint, photographs: Sequence[Path]) -> None:
+def _fold_members(descriptor: joined.JoinedDescriptor) -> joined.JoinedDescriptor:
+    """Return a copy with folded networks; the weights of those with depthwise convolutions stay the checkpoint's."""
+    folded = copy.deepcopy(descriptor)
+    for number, about in enumerate(descriptor.settings.members):
+        network: Any = folded.members[number]
+        if not joined.has_depthwise(network):
+            network = folding.fold_batch_norms(network, about.image_size)
+            folded.members[number] = folding.merge_pools(network, about.image_size)
+    return folded
+
+
+def _write_views(
+    path: Path,
+    checkpoint: Path,
+    loaded: Checkpoint,
+    folded: joined.JoinedDescriptor,
+    photographs: Sequence[Path],
+) -> None:
     """Write the graph that embeds views in whole numbers, or as it is where too much would be lost by that."""
     plain = Exported([(loaded, EmbeddingSettings())], None).eval().cpu()
     squares = _draw_squares(plain.sizes, photographs)
-    folded = folding.fold_batch_norms(loaded.descriptor, loaded.image_size)
-    merged = folding.merge_pools(folded, loaded.image_size)
-    module = Exported([(replace(loaded, descriptor=merged), EmbeddingSettings())], None).eval()
+    module = Exported([(replace(loaded, descriptor=folded), EmbeddingSettings())], None).eval()
     negated = {size: np.concatenate([pixels, 255 - pixels]) for size, pixels in squares.items()}
     model = quantization.quantize(_make_graph(module), negated)
     content = _finish(model, module, checkpoint)

@@ -1,6 +1,11 @@
-"""Convolutions in 8-bit whole numbers: a network of views takes half of the time, and gives nearly the same vectors."""
+"""Convolutions in 8-bit whole numbers: a network of views takes half of the time, and gives nearly the same vectors.
+
+Networks with depthwise convolutions stay as they are: whole numbers save them a quarter of the time, and their vectors come to
+differ (cosine .94 for EfficientNet-Lite0).
+"""
 
 import logging
+import re
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -21,7 +26,7 @@ def quantize(model: ir.Model, squares: Squares) -> ir.Model:
 
     Weights have 7 bits: with 8 of them, processors without VNNI overflow where they add two products.
     """
-    convolutions = [node.name for node in model.graph if node.op_type == "Conv" and _is_deep(node)]
+    convolutions = _choose_convolutions(model)
     if not convolutions:  # for the runtime, no names are those of all nodes
         return model
     count = len(next(iter(squares.values())))
@@ -48,6 +53,26 @@ def quantize(model: ir.Model, squares: Squares) -> ir.Model:
         finally:
             logging.disable(logging.NOTSET)
         return ir.from_proto(ir.to_proto(ir.load(target)))  # in memory: the folder goes
+
+
+def _choose_convolutions(model: ir.Model) -> list[str]:
+    """Return the names of the convolutions that are worth it."""
+    nodes = [node for node in model.graph if node.op_type == "Conv"]
+    depthwise = {_network_of(node) for node in nodes if _is_depthwise(node)}
+    return [node.name for node in nodes if _is_deep(node) and _network_of(node) not in depthwise]
+
+
+def _is_depthwise(node: ir.Node) -> bool:
+    weights = node.inputs[1]
+    fixed = None if weights is None else weights.const_value
+    return fixed is not None and fixed.numpy().shape[1] == 1 and node.attributes.get_int("group", 1) > 1
+
+
+def _network_of(node: ir.Node) -> str:
+    """Return the part of a weight's name that the member of a joined descriptor has; "" of a single network."""
+    weights = node.inputs[1]
+    member = re.search(r"members\.\d+\.", "" if weights is None else str(weights.name))
+    return member[0] if member else ""
 
 
 def _is_deep(node: ir.Node) -> bool:

@@ -10,12 +10,20 @@ from .base import ImageDescriptor
 from .settings import JoinedSettings
 
 VIEWS_SHARE = 0.8  # of the side at which a picture is embedded whole
+DEPTHWISE_SHARE = 0.6  # of a network with depthwise convolutions, which whole numbers do not make faster (quantization.py)
 SIDE_STEP = 32  # pixels: sides are multiples of it, which networks halve five times
 
 
-def reduce_for_views(side: int) -> int:
+def reduce_for_views(side: int, share: float = VIEWS_SHARE) -> int:
     """Return the side in pixels at which a network embeds views that embeds whole pictures at this one."""
-    return min(side, max(1, round(VIEWS_SHARE * side / SIDE_STEP)) * SIDE_STEP)
+    return min(side, max(1, round(share * side / SIDE_STEP)) * SIDE_STEP)
+
+
+def has_depthwise(network: nn.Module) -> bool:
+    """Whether a network has convolutions of single channels."""
+    return any(
+        isinstance(part, nn.Conv2d) and 1 < part.groups == part.in_channels for part in network.modules()
+    )
 
 
 class JoinedDescriptor(ImageDescriptor):
@@ -54,10 +62,11 @@ class JoinedDescriptor(ImageDescriptor):
 
     def for_views(self) -> "JoinedDescriptor":
         """Return what embeds a query's views, of the same weights: smaller, and without mirror images."""
-        members = [
-            about.model_copy(update={"flips": False, "image_size": reduce_for_views(about.image_size)})
-            for about in self.settings.members
-        ]
+        members = []
+        for about, network in zip(self.settings.members, self.members, strict=True):
+            share = DEPTHWISE_SHARE if has_depthwise(network) else VIEWS_SHARE
+            side = reduce_for_views(about.image_size, share)
+            members.append(about.model_copy(update={"flips": False, "image_size": side}))
         other = copy(self)
         other.settings = self.settings.model_copy(update={"members": members})
         return other

@@ -237,6 +237,21 @@ def test_views_are_smaller_than_what_is_embedded_whole() -> None:
     assert [reduce_for_views(side) for side in (16, 32, 64, 96, 128, 160, 224, 512)] == [16, 32, 64, 64, 96, 128, 192, 416]
 
 
+def test_a_network_with_depthwise_convolutions_embeds_still_smaller_views_in_floats(two: Path) -> None:
+    joined = load_descriptor(two).descriptor
+    assert isinstance(joined, JoinedDescriptor)
+    joined.members[1] = make_small(backbone="test_efficientnet").eval()
+    about = joined.settings.members[1].model_copy(update={"descriptor": joined.members[1].settings})
+    joined.settings = joined.settings.model_copy(update={"members": (joined.settings.members[0], about)})
+    assert [member.image_size for member in joined.for_views().settings.members] == [64, 32]
+    save_descriptor(two, joined, 64, {})
+    add_graph(two)
+    graph = onnx.load(two.with_suffix(VIEWS), load_external_data=False).graph
+    whole = [value.name for value in graph.initializer if value.name.endswith("_quantized")]
+    assert whole and all("members.0" in name for name in whole)
+    assert two.with_suffix(VIEWS).stat().st_size < two.stat().st_size  # which has the other weights
+
+
 def test_a_single_network_embeds_views_as_it_does_pictures(checkpoint: Path) -> None:
     network = open_network(checkpoint, SETTINGS)
     assert network.for_views() is network
