@@ -59,7 +59,8 @@ def _choose_convolutions(model: ir.Model) -> list[str]:
     """Return the names of the convolutions that are worth it."""
     nodes = [node for node in model.graph if node.op_type == "Conv"]
     depthwise = {_network_of(node) for node in nodes if _is_depthwise(node)}
-    return [node.name for node in nodes if _is_deep(node) and _network_of(node) not in depthwise]
+    chosen = [node for node in nodes if _is_deep(node) and _network_of(node) not in depthwise]
+    return [str(node.name) for node in chosen]
 
 
 def _is_depthwise(node: ir.Node) -> bool:
