@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
+from typing import TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -142,8 +143,13 @@ def keep_depthwise_exact(network: nn.Module) -> None:
     65 images of 128 px a second with EfficientNet-Lite0 instead of 34, or 52 with all in float32.
     """
     for module in network.modules():
-        if isinstance(module, nn.Conv2d) and 1 < module.groups == module.in_channels:
+        if is_depthwise(module):
             module.forward = partial(_convolve_exactly, module.forward)  # type: ignore[method-assign]
+
+
+def is_depthwise(module: nn.Module) -> TypeGuard[nn.Conv2d]:
+    """Whether a layer convolves each channel by itself."""
+    return isinstance(module, nn.Conv2d) and 1 < module.groups == module.in_channels
 
 
 def _convolve_exactly(convolve: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:

@@ -437,7 +437,11 @@ def _screenshots() -> list[Template]:
     """Load AugLy's templates."""
     folder = _assets() / "screenshot_templates"
     boxes = json.loads((folder / "bboxes.json").read_text())
-    return [_read_page(folder / name, box) for name, box in sorted(boxes.items())]
+    templates = []
+    for name, box in sorted(boxes.items()):
+        with Pillow.open(folder / name) as picture:
+            templates.append(_reduce_page(picture, box))
+    return templates
 
 
 @lru_cache(maxsize=8)
@@ -453,12 +457,13 @@ def read_pages(folder: str) -> list[Template]:
     for path in sorted(Path(folder).glob("*.png")):
         with Pillow.open(path) as picture:
             clear = np.asarray(picture.convert("RGBA"))[..., 3] == 0
-        rows, columns = np.flatnonzero(clear.any(axis=1)), np.flatnonzero(clear.any(axis=0))
-        if min(len(rows), len(columns)) < 8:
-            raise UserError(
-                f"{path} has no transparent part of 8 × 8 pixels: make the place of the image transparent."
-            )
-        pages.append(_read_page(path, [columns[0], rows[0], columns[-1] + 1, rows[-1] + 1]))
+            rows = np.flatnonzero(clear.any(axis=1))
+            columns = np.flatnonzero(clear.any(axis=0))
+            if min(len(rows), len(columns)) < 8:
+                raise UserError(
+                    f"{path} has no transparent part of 8 × 8 pixels: make the place of the image transparent."
+                )
+            pages.append(_reduce_page(picture, [columns[0], rows[0], columns[-1] + 1, rows[-1] + 1]))
     if not pages:
         raise UserError(
             f"{folder} has no page: templates are PNG files whose place of the image is transparent."
@@ -466,12 +471,9 @@ def read_pages(folder: str) -> list[Template]:
     return pages
 
 
-def _read_page(path: Path, box: Sequence[int]) -> Template:
-    with Pillow.open(path) as picture:
-        factor = min(1, PAGE_WIDTH / picture.width)
-        small = picture.convert("RGB").resize(
-            (round(picture.width * factor), round(picture.height * factor))
-        )
+def _reduce_page(picture: Pillow.Image, box: Sequence[int]) -> Template:
+    factor = min(1, PAGE_WIDTH / picture.width)
+    small = picture.convert("RGB").resize((round(picture.width * factor), round(picture.height * factor)))
     left, top, right, bottom = (round(value * factor) for value in box)
     return np.asarray(small), (left, top, right, bottom)
 

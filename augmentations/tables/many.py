@@ -85,7 +85,9 @@ def _draw_rim(rng: np.random.Generator, intensity: float) -> float:
 
 def _draw_grid(rng: np.random.Generator, intensity: float) -> Parameters:
     """Two pictures side by side or in a column as often as up to three in each of up to three rows."""
-    rows, columns = (int(rng.integers(1, 4)), int(rng.integers(1, 4))) if rng.random() < 0.5 else (1, 1)
+    rows = columns = 1
+    if rng.random() < 0.5:
+        rows, columns = int(rng.integers(1, 4)), int(rng.integers(1, 4))
     if rows * columns == 1:
         rows, columns = [(1, 2), (2, 1)][rng.integers(2)]
     return {
@@ -100,7 +102,7 @@ def _draw_grid(rng: np.random.Generator, intensity: float) -> Parameters:
 
 
 # after these the image is a part of the picture already
-SMALL = (
+PASTED_BEFORE = (
     "overlay_image",
     "severe_crop",
     "collage",
@@ -241,7 +243,7 @@ MANY_TABLE: Sequence[Edit] = (
     _row(quality.zoom_blur, reach=grown(0, 0.35)),
     _row(quality.defocus, radius=grown(0, 16)),
     _row(quality.frosted_glass, reach=grown(0, 18), seed=seed),
-    Edit("grid", overlays.grid, rising(PROBABILITY), _draw_grid, not_after=SMALL),
+    Edit("grid", overlays.grid, rising(PROBABILITY), _draw_grid, not_after=PASTED_BEFORE),
     Edit(
         "inset",
         overlays.inset,
@@ -249,6 +251,6 @@ MANY_TABLE: Sequence[Edit] = (
         drawn(
             size=grown(-0.7, -0.2, 0.9), x=between(0, 1), y=between(0, 1), rim=_draw_rim, colour=draw_fill
         ),
-        not_after=("grid", *SMALL),
+        not_after=("grid", *PASTED_BEFORE),
     ),
 )

@@ -165,7 +165,12 @@ def _write_views(
     squares = _draw_squares(plain.sizes, photographs)
     module = Exported([(replace(loaded, descriptor=folded), EmbeddingSettings())], None).eval()
     negated = {size: np.concatenate([pixels, 255 - pixels]) for size, pixels in squares.items()}
-    model = quantization.quantize(_make_graph(module), negated)
+    left = tuple(
+        f"{NAME_PREFIX}members.{number}."
+        for number, network in enumerate(folded.members)
+        if joined.has_depthwise(network)
+    )
+    model = quantization.quantize(_make_graph(module), negated, left)
     content = _finish(model, module, checkpoint)
     vectors = open_session(path, content, checkpoint).embed(squares)
     with torch.inference_mode():

@@ -5,7 +5,6 @@ differ (cosine .94 for EfficientNet-Lite0).
 """
 
 import logging
-import re
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -21,12 +20,17 @@ BATCH = 16  # pictures whose values are looked at together
 COLOURS = 3  # channels of a picture: what convolves them loses most, and gains least
 
 
-def quantize(model: ir.Model, squares: Squares) -> ir.Model:
+def quantize(model: ir.Model, squares: Squares, left: tuple[str, ...]) -> ir.Model:
     """Return a graph with its convolutions in whole numbers, for values of the range that pictures at each size have.
 
-    Weights have 7 bits: with 8 of them, processors without VNNI overflow where they add two products.
+    Those whose weights' names begin with one of `left` stay as they are. Weights have 7 bits: with 8 of them, processors without
+    VNNI overflow where they add two products.
     """
-    convolutions = _choose_convolutions(model)
+    convolutions = [
+        str(node.name)
+        for node in model.graph
+        if node.op_type == "Conv" and _is_deep(node) and not _weights_of(node).startswith(left)
+    ]
     if not convolutions:  # for the runtime, no names are those of all nodes
         return model
     count = len(next(iter(squares.values())))
@@ -55,25 +59,9 @@ def quantize(model: ir.Model, squares: Squares) -> ir.Model:
         return ir.from_proto(ir.to_proto(ir.load(target)))  # in memory: the folder goes
 
 
-def _choose_convolutions(model: ir.Model) -> list[str]:
-    """Return the names of the convolutions that are worth it."""
-    nodes = [node for node in model.graph if node.op_type == "Conv"]
-    depthwise = {_network_of(node) for node in nodes if _is_depthwise(node)}
-    chosen = [node for node in nodes if _is_deep(node) and _network_of(node) not in depthwise]
-    return [str(node.name) for node in chosen]
-
-
-def _is_depthwise(node: ir.Node) -> bool:
+def _weights_of(node: ir.Node) -> str:
     weights = node.inputs[1]
-    fixed = None if weights is None else weights.const_value
-    return fixed is not None and fixed.numpy().shape[1] == 1 and node.attributes.get_int("group", 1) > 1
-
-
-def _network_of(node: ir.Node) -> str:
-    """Return the part of a weight's name that the member of a joined descriptor has; "" of a single network."""
-    weights = node.inputs[1]
-    member = re.search(r"members\.\d+\.", "" if weights is None else str(weights.name))
-    return member[0] if member else ""
+    return "" if weights is None else str(weights.name)
 
 
 def _is_deep(node: ir.Node) -> bool:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ..device import is_depthwise
 from .base import ImageDescriptor
 from .settings import JoinedSettings
 
@@ -21,9 +22,7 @@ def reduce_for_views(side: int, share: float = VIEWS_SHARE) -> int:
 
 def has_depthwise(network: nn.Module) -> bool:
     """Whether a network has convolutions of single channels."""
-    return any(
-        isinstance(part, nn.Conv2d) and 1 < part.groups == part.in_channels for part in network.modules()
-    )
+    return any(map(is_depthwise, network.modules()))
 
 
 class JoinedDescriptor(ImageDescriptor):
