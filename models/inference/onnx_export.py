@@ -36,6 +36,7 @@ DRAWN = 24  # pictures drawn for the comparison
 MIN_LIKENESS = 0.99  # mean cosine of vectors in whole numbers and those of torch
 OPSET_VERSION = 18
 NAME_PREFIX = "descriptors.0."  # of a checkpoint's weights in its graph
+STORED = {"F32": ir.DataType.FLOAT, "F16": ir.DataType.FLOAT16}  # safetensors' names
 PREPROCESSING = (
     "Decode to 8-bit RGB with the EXIF orientation applied, 16 bits scaled to 8 and transparency on white. Resize to size x size "
     "without keeping the shape: by pixel areas (OpenCV INTER_AREA) where the image's short side is longer than size, else "
@@ -255,28 +256,42 @@ def _computes_no_weight(node: ir.Node) -> bool | None:
 
 
 def _leave_weights(model: ir.Model, checkpoint: Path) -> None:
-    """Let the graph take every weight that the checkpoint has in float32 from there.
+    """Let the graph take every weight that the checkpoint has, in float32 or in half precision, from there.
 
     A safetensors file is the length of its header, the header as JSON (type, shape and place of each tensor), and the bytes.
     """
     content = checkpoint.read_bytes()
     start = 8 + int.from_bytes(content[:8], "little")
     header = json.loads(content[8:start])
-    for name, value in model.graph.initializers.items():
+    for name, value in list(model.graph.initializers.items()):
         stored = header.get(name.removeprefix(NAME_PREFIX))
-        if stored is None or value.const_value is None or value.dtype != ir.DataType.FLOAT:
+        if stored is None or value.const_value is None or stored["dtype"] not in STORED:
             continue
+        kind = STORED[stored["dtype"]]
+        weights = value.const_value.numpy()
         first, end = stored["data_offsets"]
-        if content[start + first : start + end] != value.const_value.tobytes():
+        if content[start + first : start + end] != weights.astype(kind.numpy()).tobytes():
             continue
-        value.const_value = ir.ExternalTensor(
-            checkpoint.name,
-            start + first,
-            end - first,
-            ir.DataType.FLOAT,
-            shape=ir.Shape(value.const_value.numpy().shape),
-            name=name,
+        outside = ir.ExternalTensor(
+            checkpoint.name, start + first, end - first, kind, shape=ir.Shape(weights.shape), name=name
         )
+        if kind == ir.DataType.FLOAT:
+            value.const_value = outside
+        else:
+            _convert(model, value, outside)
+
+
+def _convert(model: ir.Model, value: ir.Value, stored: ir.ExternalTensor) -> None:
+    """Let a graph convert a weight in half precision to float32, once, when it is opened."""
+    half = ir.Value(
+        name=f"{stored.name}.half", shape=stored.shape, type=ir.TensorType(stored.dtype), const_value=stored
+    )
+    cast = ir.node("Cast", [half], {"to": ir.DataType.FLOAT.value})
+    del model.graph.initializers[stored.name]
+    model.graph.register_initializer(half)
+    model.graph.insert_before(model.graph[0], cast)
+    value.replace_all_uses_with(cast.outputs[0])
+    cast.outputs[0].name = stored.name
 
 
 def _describe(model: ir.Model, module: Exported, dimensions: int, notes: dict[str, Any]) -> None:

@@ -28,9 +28,15 @@ class Checkpoint:
 
 
 def save_descriptor(
-    path: Path, descriptor: base.ImageDescriptor, image_size: int, notes: dict[str, Any]
+    path: Path,
+    descriptor: base.ImageDescriptor,
+    image_size: int,
+    notes: dict[str, Any],
+    halved: bool = False,
 ) -> None:
     """Write a checkpoint atomically, with the input size in pixels that it was trained at, and JSON values as notes.
+
+    With `halved` the weights of convolutions and linear layers are in half precision: the file is half as large.
 
     Raises:
         UserError: The disk is full.
@@ -41,6 +47,9 @@ def save_descriptor(
         "notes": notes,
     }
     weights = {name: tensor.contiguous() for name, tensor in descriptor.state_dict().items()}
+    if halved:
+        layers = [name for name, weight in descriptor.named_parameters() if weight.dim() > 1]
+        weights |= {name: weights[name].half() for name in layers}
     with whole_file(path) as temporary:
         save_file(weights, temporary, metadata={DESCRIPTION: json.dumps(description, indent=1)})
 

@@ -198,14 +198,14 @@ def build_pooled(arguments: dict[str, object], pretrained: bool) -> Backbone:
 
 @pytest.fixture
 def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two networks with pools, joined, for pictures of 64 pixels."""
+    """Two networks with pools, joined, for pictures of 64 pixels; their weights are in half precision."""
     monkeypatch.setitem(BACKBONES, "pooled", build_pooled)
     torch.manual_seed(0)
     members = [make_small(backbone="pooled").eval() for _ in range(2)]
     about = tuple(MemberSettings(descriptor=member.settings, image_size=64, flips=True) for member in members)
     joined = JoinedDescriptor(JoinedSettings(members=about, dimensions=8), list(members))
     joined.projection_axes.normal_()
-    save_descriptor(tmp_path / "two.safetensors", joined, 64, {})
+    save_descriptor(tmp_path / "two.safetensors", joined, 64, {}, halved=True)
     return tmp_path / "two.safetensors"
 
 
@@ -224,6 +224,16 @@ def test_views_are_embedded_in_whole_numbers_where_little_is_lost(
     cosines = (vectors * expected).sum(axis=1)
     assert cosines.mean() > 0.99 and (np.abs(vectors - expected).max() < SAME_VECTORS) == (not in_whole_numbers)
     assert np.array_equal(open_network(two, SETTINGS).for_views().embed({64: pixels[64][2:5]}), vectors[2:5])
+
+
+def test_weights_in_half_precision_stay_the_checkpoint_s(two: Path) -> None:
+    before, pixels = two.read_bytes(), {64: np.random.default_rng(0).integers(0, 256, (9, 3, 64, 64)).astype(np.uint8)}
+    assert add_graph(two) < SAME_VECTORS and two.read_bytes() == before
+    graph = onnx.load(two.with_suffix(GRAPH), load_external_data=False).graph
+    halves = [value for value in graph.initializer if value.data_type == onnx.TensorProto.FLOAT16]
+    assert len(halves) >= 4 and all(value.external_data[0].value == two.name for value in halves)
+    vectors, expected = (open_it(two, SETTINGS).embed(pixels) for open_it in (open_network, load_embedder))
+    assert np.abs(vectors - expected).max() < SAME_VECTORS
 
 
 def test_a_damaged_graph_of_views_is_not_used(two: Path) -> None:

@@ -60,7 +60,7 @@ def test_it_describes_and_normalises_as_the_run_does(small_run: Path, exported: 
     of_run, alone = run_extractor(run), checkpoint_extractor(exported)
     images = find_images(run.data / "query_images")
     expected, found = of_run.extract_all(images).vectors, alone.extract_all(images).vectors
-    assert found.shape == (15, 8) and np.abs(found - expected).max() < 1e-4
+    assert found.shape == (15, 8) and np.abs(found - expected).max() < 5e-3  # half precision
     apart = np.abs(alone.normalize(found) - of_run.normalize(expected)).max(axis=1)
     assert (apart < 5e-3).mean() > 0.8, (
         apart
