@@ -25,8 +25,9 @@ def stage_number(checkpoint: Path) -> int | None:
 
 
 BOARD_FOLDER = "tensorboard"
-CLOSING_COLUMNS = ("validation", "ended_by", "warning")
-BOARD_COLUMNS = ("loss", "learning_rate", "images_per_second", "classes", "validation")
+SCORES = ("validation", "left_out")
+CLOSING_COLUMNS = (*SCORES, "ended_by", "warning")
+BOARD_COLUMNS = ("loss", "learning_rate", "images_per_second", "classes", *SCORES)
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,9 @@ class EpochRow:
     images_per_second: float  # throughput of all processes together
     seconds: float  # seconds since the stage began
     logs: dict[str, float] = field(default_factory=dict)  # the objective's own figures, one column each
-    validation: float | None = None  # µAP on the synthetic queries; None if not measured
+    # µAP on the synthetic queries, of which some may have edits that are left out of training; None if not measured
+    validation: float | None = None
+    left_out: float | None = None  # of those alone
     # in the stage's last epoch "loss", "plateau", or "epochs", or "start" in stage 0; otherwise ""
     ended_by: str = ""
     warning: str = ""  # what is wrong at the stage's end and what to try; empty where nothing is
@@ -75,13 +78,13 @@ def append_rows(folder: Path, new: list[EpochRow]) -> None:
 def record_validation(folder: Path, row: EpochRow) -> None:
     """Replace the last row, written before its validation, by one with its µAP."""
     _write_rows(folder, [row])
-    if row.validation is not None:
-        _add_to_board(folder, [("validation", row.validation, row.step)])
+    scores = [(name, getattr(row, name), row.step) for name in SCORES if getattr(row, name) is not None]
+    _add_to_board(folder, scores)
 
 
 def _add_to_board(folder: Path, scalars: list[tuple[str, Any, int]]) -> None:
     """Add scalars, each a name, a value and a step, to the TensorBoard files; the CSV file has them where there is none."""
-    if find_spec("tensorboard") is None:
+    if not scalars or find_spec("tensorboard") is None:
         return
     from torch.utils.tensorboard import SummaryWriter
 

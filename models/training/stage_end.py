@@ -1,12 +1,14 @@
 """What a stage leaves: its rows of the curve, its checkpoint, and a report that warns where it went wrong."""
 
 import math
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lightning_fabric import Fabric
 
 from image_copies.data.errors import UserError
+from image_copies.data.files import whole_file
 
 from ..network.checkpoint import load_descriptor, save_descriptor
 from ..network.descriptor import Descriptor
@@ -14,6 +16,8 @@ from .collapse import COSINE, RANK, RANK_BOUND, REMEDY, find_collapse
 from .curve import EpochRow, read_rows, stage_checkpoint
 from .settings import StageSettings
 
+# µAP on the synthetic queries, and on those whose edits are left out of training
+Scores = tuple[float | None, float | None]
 # what a checkpoint notes of its stage's last epoch; reads it from the curve
 NOTES: dict[str, Callable[[str], object]] = {
     "stage": int,
@@ -24,7 +28,7 @@ NOTES: dict[str, Callable[[str], object]] = {
 }
 
 
-def start_row(score: float, image_size: int, warning: str = "") -> EpochRow:
+def start_row(scores: Scores, image_size: int, warning: str = "") -> EpochRow:
     """The curve's row of the weights that training starts from."""
     return EpochRow(
         stage=0,
@@ -37,7 +41,8 @@ def start_row(score: float, image_size: int, warning: str = "") -> EpochRow:
         learning_rate=0.0,
         images_per_second=0.0,
         seconds=0.0,
-        validation=score,
+        validation=scores[0],
+        left_out=scores[1],
         ended_by="start",
         warning=warning,
     )
@@ -75,6 +80,8 @@ def restore_checkpoint(
 def describe_end(last: EpochRow, model: str) -> str:
     """Describe in a line how a stage of a model ended."""
     scored = "" if last.validation is None else f", µAP on synthetic queries {last.validation:.3f}"
+    if last.left_out is not None:
+        scored += f" ({last.left_out:.3f} where edits are left out)"
     if RANK in last.logs:
         scored += f", mean cosine {last.logs[COSINE]:.2f}, effective rank {last.logs[RANK]:.1f} of {last.logs[RANK_BOUND]:g}"
     return f"  {model} stage {last.stage}: {last.classes} classes, loss {last.loss:.2f}, ended by {last.ended_by}{scored}"
@@ -85,13 +92,37 @@ def find_troubles(last: EpochRow, rows: list[dict[str, str]]) -> list[str]:
     troubles = []
     if collapse := find_collapse(last.logs):
         troubles.append(f"vectors collapse in stage {last.stage} ({collapse}): {REMEDY}.")
-    before = [row for row in rows if int(row["stage"]) < last.stage and row["validation"]]
-    best = max(before, key=lambda row: float(row["validation"]), default=None)
-    if best is not None and last.validation is not None and last.validation < float(best["validation"]):
+    score, judged_by = (
+        (last.validation, "validation") if last.left_out is None else (last.left_out, "left_out")
+    )
+    before = [row for row in rows if int(row["stage"]) < last.stage and row.get(judged_by)]
+    best = max(before, key=lambda row: float(row[judged_by]), default=None)
+    if best is not None and score is not None and score < float(best[judged_by]):
         named = "the start" if best["stage"] == "0" else f"stage {best['stage']}"
         troubles.append(
-            f"stage {last.stage} ends at a µAP of {last.validation:.3f}, below the {float(best['validation']):.3f} of {named}: "
+            f"stage {last.stage} ends at a µAP of {score:.3f}, below the {float(best[judged_by]):.3f} of {named}: "
             "its class rows and edits were not learnt in its time, or what was known is lost. Give it more epochs, fewer "
             "classes, a lower intensity, or a learning rate that falls (last_learning_rate_factor)."
         )
     return troubles
+
+
+def keep_best(folder: Path, stages: int) -> int:
+    """Let the last checkpoint be that of the stage with the best µAP where edits are left out, if it is known; return the stage.
+
+    Of stages of the last one's image size: the same weights score .776 at 128 px and .757 at 160, where they find more copies.
+
+    Raises:
+        UserError: The disk is full.
+    """
+    rows = read_rows(folder)
+    size = rows[-1]["image_size"] if rows else ""
+    scored = [
+        row for row in rows if int(row["stage"]) and row.get("left_out") and row["image_size"] == size
+    ]
+    best = max(scored, key=lambda row: (float(row["left_out"]), int(row["stage"])), default=None)
+    kept = stages if best is None else int(best["stage"])
+    if kept != stages:
+        with whole_file(stage_checkpoint(folder, stages)) as temporary:
+            shutil.copyfile(stage_checkpoint(folder, kept), temporary)
+    return kept

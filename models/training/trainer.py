@@ -45,12 +45,28 @@ from .capture import StaticStep, suits_graph
 from .centroids import FIRST_CENTROID_EPOCH, compute_centroids
 from .classifier import save_classifier
 from .collapse import describe_spread, embed_classes, find_disagreement, measure_collapse
-from .curve import EpochRow, append_rows, read_rows, record_validation, remove_curve, stage_checkpoint
+from .curve import (
+    CLASSIFIER,
+    EpochRow,
+    append_rows,
+    read_rows,
+    record_validation,
+    remove_curve,
+    stage_checkpoint,
+)
 from .launch import launch_fabric
 from .model_settings import ModelSettings
 from .schedule import EpochSchedule, build_optimizers, clip_gradients
 from .settings import StageSettings
-from .stage_end import describe_end, find_troubles, restore_checkpoint, start_row, write_checkpoint
+from .stage_end import (
+    Scores,
+    describe_end,
+    find_troubles,
+    keep_best,
+    restore_checkpoint,
+    start_row,
+    write_checkpoint,
+)
 from .state import Progress, StateSaver, identify_training, load_state, save_state
 
 WORKING_SCALE = 1.5  # images are edited larger than they are learnt from, so that crops keep detail
@@ -62,7 +78,7 @@ MEMORY_REMEDY = (
     "class_kind adafactor or more processes. A changed recipe trains from the start; the same one "
     "goes on from the last saved state where more memory is free."
 )
-Validate = Callable[[Descriptor, int], float]
+Validate = Callable[[Descriptor, int], Scores]
 Batch = tuple[Tensor, Tensor, Tensor]  # pixels uint8 [n, 3, s, s], classes and image rows int64 [n]
 Figures = dict[str, Tensor | float]  # figures of one batch, by name
 
@@ -114,6 +130,7 @@ class Trainer:
             while self.progress.stage < len(self.settings.stages):
                 self.train_stage(saved)
                 saved = {}
+            self._keep_best()
         return stage_checkpoint(self.folder, len(self.settings.stages))
 
     def begin(self) -> dict[str, Any]:
@@ -447,8 +464,8 @@ class Trainer:
         )
         # memory for what follows
         del self.objective, self.optimizers, self.schedule, self.clip, self.static, classifier
-        score = self._validate(size)
-        last = replace(last, validation=score)
+        score, left_out = self._validate(size)
+        last = replace(last, validation=score, left_out=left_out)
         troubles = find_troubles(last, read_rows(self.folder))
         if fabric.global_rank == 0 and (troubles or score is not None):
             last = replace(last, warning=" ".join(troubles))
@@ -472,10 +489,24 @@ class Trainer:
         path = stage_checkpoint(self.folder, len(self.settings.stages))
         found = load_descriptor(path)
         self._whiten(found.image_size)
-        score = self._validate(found.image_size)
+        score, _ = self._validate(found.image_size)
         if self.fabric.global_rank == 0:
             notes = found.notes if score is None else found.notes | {"validation": score}
             save_descriptor(path, self.descriptor, found.image_size, notes)
+        self.fabric.barrier()
+
+    def _keep_best(self) -> None:
+        """Keep the stage that is best on edits that nothing learns; not where a whitening or a classifier goes with the last."""
+        if self.settings.descriptor.whiten or (self.folder / CLASSIFIER).is_file():
+            return
+        last = len(self.settings.stages)
+        if self.fabric.global_rank == 0:
+            kept = keep_best(self.folder, last)
+            if kept != last:
+                self.fabric.print(
+                    f"  {self.name}: the weights of stage {kept} are kept, which is best where edits are left out",
+                    flush=True,
+                )
         self.fabric.barrier()
 
     @property
@@ -553,11 +584,11 @@ class Trainer:
     def _validate_start(self) -> None:
         """Write the start's µAP as stage 0 of the curve, if it is measured: what comes after has to be better."""
         size = self.settings.stages[0].image_size
-        score = self._validate(size)
-        if score is not None and self.fabric.global_rank == 0:
-            append_rows(self.folder, [start_row(score, size)])
+        scores = self._validate(size)
+        if scores[0] is not None and self.fabric.global_rank == 0:
+            append_rows(self.folder, [start_row(scores, size)])
             self.fabric.print(
-                f"  the start: µAP on synthetic queries {score:.3f} at {size} px, before anything is learnt",
+                f"  the start: µAP on synthetic queries {scores[0]:.3f} at {size} px, before anything is learnt",
                 flush=True,
             )
 
@@ -576,7 +607,9 @@ class Trainer:
         if trouble:
             self.fabric.print(f"  warning: {trouble}", flush=True)
         if trouble and started and self.fabric.global_rank == 0:
-            row = start_row(float(started[0]["validation"]), self.stage.image_size, trouble)
+            first, left_out = float(started[0]["validation"]), started[0].get("left_out")
+            scores = (first, float(left_out) if left_out else None)
+            row = start_row(scores, self.stage.image_size, trouble)
             record_validation(self.folder, row)
 
     def _cache_images(self) -> tuple[CachedImages, CachedImages]:
@@ -611,12 +644,13 @@ class Trainer:
         classes = torch.tensor(self.class_of, device=device)
         return ((pixels, classes[rows.to(device, non_blocking=True)], rows) for pixels, rows in loader)
 
-    def _validate(self, size: int) -> float | None:
+    def _validate(self, size: int) -> Scores:
         """The first process scores while the others wait; None, with a message, where that fails: no training depends on it."""
-        score, fabric = None, self.fabric
+        scores: Scores = (None, None)
+        fabric = self.fabric
         if self.validate and fabric.global_rank == 0:
             try:
-                score = self.validate(self.descriptor, size)
+                scores = self.validate(self.descriptor, size)
             except Exception as error:  # whatever a search or a full card raises
                 reason = (str(error).splitlines() or [""])[0]
                 fabric.print(
@@ -627,7 +661,7 @@ class Trainer:
                 torch.cuda.empty_cache()  # what was tried with other batch sizes is not needed any more
         self.descriptor.train()
         fabric.barrier()
-        return score
+        return scores
 
     def _save(self) -> None:
         """Save the state, and write the curve's rows that are pending; none is then."""

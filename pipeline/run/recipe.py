@@ -96,7 +96,8 @@ class QuerySettings(Settings):
         copies: Number of queries made from validation references, 1 … count; the others copy nothing.
         augmentation: The edits that make the queries.
         left_out: Families of edits that no model learns from; every second query also gets edits of one of them, in
-            turn.
+            turn. Of a model's last stages of one image size the best on these queries is
+            kept.
     """
 
     count: int = Field(600, ge=2)

@@ -25,6 +25,7 @@ from image_copies.submissions.vectors.files import Vectors
 
 from ..run.run import Run, TrainingRoles, assign_training_roles, open_run, require_no_tests
 from ..run.step import search_on_gpu
+from .augment import synthetic_truths
 
 
 def train(run: Run, name: str, roles: TrainingRoles) -> None:
@@ -55,8 +56,9 @@ def train(run: Run, name: str, roles: TrainingRoles) -> None:
         order = order_classes(settings.stages, roles.own, len(classes) - roles.own)
         classes = classes.select([classes.ids[row] for row in order])
     queries = find_images(run.paths.query_images)
-    truth = read_ground_truth(run.paths.query_ground_truth)
     embedding = run.embedding(name)
+    unlearnt = synthetic_truths(run.paths, run.recipe.queries.left_out)[1]
+    truths = (read_ground_truth(run.paths.query_ground_truth), unlearnt)
     Trainer(
         settings,
         classes,
@@ -67,7 +69,7 @@ def train(run: Run, name: str, roles: TrainingRoles) -> None:
         cache=run.paths.cache,
         seed=run.recipe.seed,
         embedding=embedding,
-        validate=partial(score_on_synthetic_queries, embedding, queries, roles.references, truth),
+        validate=partial(score_on_synthetic_queries, embedding, queries, roles.references, truths),
     ).train()
 
 
@@ -164,19 +166,24 @@ def score_on_synthetic_queries(
     settings: EmbeddingSettings,
     queries: ImageSet,
     references: ImageSet,
-    truth: GroundTruth,
+    truths: tuple[GroundTruth, GroundTruth | None],
     descriptor: Descriptor,
     image_size: int,
-) -> float:
-    """Compute the µAP 0…1 of a descriptor on the synthetic queries, without ensemble and normalisation.
+) -> tuple[float, float | None]:
+    """Compute the µAP 0…1 of a descriptor on the synthetic queries, and on those of the second ground truth, if any.
 
-    They are searched in the validation references, as squares of `image_size` pixels. The descriptor is left in training mode.
+    Without ensemble and normalisation. They are searched in the validation references, as squares of `image_size` pixels. The
+    descriptor is left in training mode.
     """
     checkpoint = Checkpoint(descriptor, image_size, {})
     asked = embed_in_memory(settings, checkpoint, queries)
     searched = embed_in_memory(settings, checkpoint, references)
     descriptor.train()
-    return evaluate(asked, searched, truth)[0].micro_average_precision
+    everything, unlearnt = truths
+    score = evaluate(asked, searched, everything)[0].micro_average_precision
+    if unlearnt is None:
+        return score, None
+    return score, evaluate(asked, searched, unlearnt)[0].micro_average_precision
 
 
 def embed_in_memory(settings: EmbeddingSettings, checkpoint: Checkpoint, images: ImageSet) -> Vectors:

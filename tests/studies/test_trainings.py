@@ -62,12 +62,12 @@ def test_multigrain_learns_whitens_and_folds_its_classifier(images: ImageSet, tm
 def test_the_last_validation_is_of_the_whitened_vectors(images: ImageSet, tmp_path: Path) -> None:
     settings = trainings.make_settings(descriptor=DESCRIPTOR | {"whiten": True}, objective={"kind": "softmax"}, stages=STAGES[1:])
 
-    def spread(descriptor: Descriptor, size: int) -> float:
-        return float(descriptor.whitening_matrix.detach().abs().sum())
+    def spread(descriptor: Descriptor, size: int) -> tuple[float, None]:
+        return float(descriptor.whitening_matrix.detach().abs().sum()), None
 
     trained = trainings.train(settings, images, tmp_path, validate=spread)
     found = load_descriptor(trained)
-    expected = spread(require_trained_network(found, trained), 32)
+    expected, _ = spread(require_trained_network(found, trained), 32)
     assert found.notes["validation"] == pytest.approx(expected) and found.notes["validation"] > 17
     assert float(read_rows(tmp_path / "model")[-1]["validation"]) == pytest.approx(found.notes["validation"])
 

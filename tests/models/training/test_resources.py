@@ -17,6 +17,7 @@ from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.objectives.arcface import ArcFace
 from image_copies.models.training.curve import read_rows
 from image_copies.models.training.model_settings import ModelSettings
+from image_copies.models.training.stage_end import Scores
 from image_copies.models.training.trainer import Trainer
 from tests import trainings
 from tests.networks import run_out_of_memory
@@ -66,12 +67,12 @@ def test_the_checkpoint_is_there_before_validation_and_the_class_matrix_gone(ima
     """A validation takes memory beside the training: what fails in it must find all written, and the memory free."""
     folder, matrices = tmp_path / "model", list[object]()
 
-    def validate(descriptor: Descriptor, size: int) -> float:
+    def validate(descriptor: Descriptor, size: int) -> Scores:
         assert load_descriptor(folder / "stage-1.safetensors").notes["validation"] is None
         assert json.loads((folder / "state.json").read_text())["progress"]["stage"] == 1
         gc.collect()
         matrices.extend(item for item in gc.get_objects() if type(item) is ArcFace)
-        return 0.25
+        return 0.25, None
 
     train(images, tmp_path, validate=validate)
     assert matrices == []
@@ -82,7 +83,7 @@ def test_the_checkpoint_is_there_before_validation_and_the_class_matrix_gone(ima
 def test_a_validation_that_fails_is_reported_and_training_goes_on(
     images: ImageSet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def full(descriptor: Descriptor, size: int) -> float:
+    def full(descriptor: Descriptor, size: int) -> Scores:
         descriptor.eval()
         run_out_of_memory()
 

@@ -26,6 +26,7 @@ from image_copies.models.training.curve import read_rows
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.schedule import EpochSchedule
 from image_copies.models.training.settings import StageSettings
+from image_copies.models.training.stage_end import Scores
 from image_copies.models.training.state import Progress
 from image_copies.models.training.trainer import Trainer
 from tests import trainings
@@ -51,7 +52,7 @@ WITHOUT_STATISTICS = SETTINGS.model_copy(  # of batches, which are far from righ
 def train(images: ImageSet, folder: Path, settings: ModelSettings = SETTINGS, **options: Any) -> list[dict[str, str]]:
     """Train on 24 images, with the others as overlays, and return the rows of the curve."""
     classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
-    options = {"validate": lambda descriptor, size: 0.5} | options
+    options = {"validate": lambda descriptor, size: (0.5, None)} | options
     trainings.train(settings, classes, folder, overlays, **options)
     return read_rows(folder / "model")
 
@@ -176,11 +177,11 @@ def test_another_training_does_not_overwrite_an_unfinished_one(
 ) -> None:
     ended: list[int] = []
 
-    def stopped(descriptor: Descriptor, size: int) -> float:
+    def stopped(descriptor: Descriptor, size: int) -> Scores:
         ended.append(size)
         if len(ended) == 2:  # of three stages
             raise KeyboardInterrupt
-        return 0.5
+        return 0.5, None
 
     with pytest.raises(KeyboardInterrupt):
         train(images, tmp_path, validate=stopped)
@@ -304,10 +305,10 @@ def test_stages_and_models_do_not_replay_each_others_edits(
             seen[f"{self.size} {key}"] = pixels.numpy().tobytes()
         return pixels, row
 
-    def stage_ends(descriptor: Descriptor, size: int) -> float:
+    def stage_ends(descriptor: Descriptor, size: int) -> Scores:
         by_stage.append(dict(seen))
         seen.clear()
-        return 0.5
+        return 0.5, None
 
     monkeypatch.setattr(EditedImages, "__getitem__", noted)
     settings = of_stages(SETTINGS.stages[2], change_stage(2, epochs=3))
@@ -396,11 +397,31 @@ def test_a_stage_that_ends_below_an_earlier_one_is_warned_of(
     images: ImageSet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     scores = iter([0.5, 0.7, 0.6])
-    rows = train(images, tmp_path, WITHOUT_STATISTICS, validate=lambda descriptor, size: next(scores))
+    rows = train(images, tmp_path, WITHOUT_STATISTICS, validate=lambda descriptor, size: (next(scores), None))
     told = [line for line in capsys.readouterr().out.splitlines() if "warning: stage" in line]
     assert len(told) == 1 and "stage 3 ends at a µAP of 0.600, below the 0.700 of stage 2" in told[0]
     warned = [row["warning"] for row in rows]
     assert warned[:-1] == [""] * 5 and "  warning: " + warned[-1] == told[0]
+
+
+@pytest.mark.parametrize(
+    ("last_size", "left_out", "kept"),
+    [(32, [0.4, 0.6, 0.5], 2), (48, [0.4, 0.6, 0.5], 3), (32, [0.4, 0.5, 0.5], 3), (32, [None] * 3, 3)],
+)
+def test_the_stage_that_is_best_where_edits_are_left_out_is_kept(
+    images: ImageSet, tmp_path: Path, capsys: pytest.CaptureFixture[str], last_size: int, left_out: list[float | None], kept: int
+) -> None:
+    scores = iter(zip([0.5, 0.6, 0.7], left_out, strict=True))
+    settings = of_stages(*SETTINGS.stages[:2], change_stage(2, image_size=last_size))
+    rows = train(images, tmp_path, settings, validate=lambda descriptor, size: next(scores))
+    assert [row["left_out"] for row in rows[1::2]] == ["" if score is None else str(score) for score in left_out]
+    last = tmp_path / "model" / "stage-3.safetensors"
+    assert load_descriptor(last).notes["stage"] == kept
+    if kept == 2:
+        assert last.read_bytes() == last.with_name("stage-2.safetensors").read_bytes()
+        shown = capsys.readouterr().out
+        assert "weights of stage 2 are kept" in shown and "0.500, below the 0.600 of stage 2" in shown
+        assert "µAP on synthetic queries 0.700 (0.500 where edits are left out)" in shown
 
 
 def test_vectors_that_collapse_are_warned_of(
@@ -428,7 +449,7 @@ def test_a_start_from_weights_stands_first_in_the_curve(
     started = SETTINGS.descriptor.model_copy(update={"weights": str(weights)})
     settings = of_stages(SETTINGS.stages[0], descriptor=started)
     scores = iter([0.6, 0.4])
-    rows = train(images, tmp_path, settings, validate=lambda descriptor, size: next(scores))
+    rows = train(images, tmp_path, settings, validate=lambda descriptor, size: (next(scores), None))
     assert [(row["stage"], row["validation"], row["ended_by"]) for row in rows] == [
         ("0", "0.6", "start"),
         ("1", "", ""),

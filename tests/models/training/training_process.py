@@ -50,7 +50,7 @@ def main(pictures: Path, folder: Path, last: int, name: str) -> None:
     try:
         settings = ModelSettings.model_validate(SETTINGS[name])
         Trainer(
-            settings, classes, overlays, folder / "model", folder / "cache", seed=0, validate=lambda descriptor, size: 0.5
+            settings, classes, overlays, folder / "model", folder / "cache", seed=0, validate=lambda descriptor, size: (0.5, None)
         ).train()
     except UserError as error:
         print(f"error: {error}")
