@@ -40,6 +40,8 @@ MIN_REFERENCES = 100  # references that the tail is fitted on; to fewer, unrelat
 DRAWN_VIEWS = 3  # views of each query that are kept, drawn for each,
 # and how many such draws are as many chances of a false alarm as all views; by benchmarks/false_alarms.py
 CHANCES = 4.0
+# how many times wider the tail of a collection's own pictures is, which are more alike than the synthetic queries; by the same
+STRETCH = 1.2
 VIEWS_SHARE = TAIL_SHARE / 2  # share of the draws that the tail of views is fitted on
 # a query that is nearer than this rate is no unrelated one: the references hold its picture,
 COPY_RATE = 1e-4
@@ -161,9 +163,12 @@ class SyntheticQueries:
 
 
 def _fit_both(whole: Doubles, views: Doubles, references: int) -> Tail:
+    alone = fit_minima(whole, references, TAIL_SHARE)
     drawn = fit_minima(views, references, VIEWS_SHARE)
     return replace(
-        fit_minima(whole, references, TAIL_SHARE), views=replace(drawn, share=CHANCES * drawn.share)
+        alone,
+        scale=STRETCH * alone.scale,
+        views=replace(drawn, scale=STRETCH * drawn.scale, share=CHANCES * drawn.share),
     )
 
 

@@ -16,6 +16,7 @@ from safetensors.numpy import save_file
 
 from image_copies.data.errors import UserError
 from image_copies.data.procedural import write_pictures
+from image_copies.matching import threshold
 from image_copies.matching.extractor import Extractor, checkpoint_extractor, make_rule
 from image_copies.matching.threshold import (
     CHANCES,
@@ -105,11 +106,17 @@ def queries() -> SyntheticQueries:
 
 @pytest.mark.parametrize("count", [100, 1000])
 @pytest.mark.parametrize("rate", [0.1, 0.3])
-def test_a_picture_and_its_views_raise_together_what_is_stated(queries: SyntheticQueries, count: int, rate: float) -> None:
+def test_a_picture_and_its_views_raise_together_what_is_stated(
+    queries: SyntheticQueries, count: int, rate: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the references are as unlike as the synthetic queries are; the threshold for a collection's own is stricter."""
+    stricter = queries.fit(unit_rows(np.random.default_rng(1), count)).threshold(rate, count)
+    monkeypatch.setattr(threshold, "STRETCH", 1.0)
     rng = np.random.default_rng(1)
     references, asked, views = unit_rows(rng, count), unit_rows(rng, 2000), unit_rows(rng, 2000, round(CHANCES * DRAWN_VIEWS))
     tail = queries.tail.against(lambda: references)
     limit = tail.threshold(rate, count)
+    assert stricter < limit
     own = (2 - 2 * asked @ references.T).min(axis=1) <= limit
     of_views = tail.as_whole((2 - 2 * views @ references.T).min(axis=(1, 2)), VIEWS) <= limit
     assert 0.25 * rate < own.mean() < 0.75 * rate and 0.25 * rate < of_views.mean() < 0.75 * rate

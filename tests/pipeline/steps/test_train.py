@@ -66,7 +66,7 @@ def test_too_few_images_for_the_ensembles_dimensions_are_said_before_training(
     [
         ("descriptor: {backbone: test_efficientnet, weights: gone.pth}", r"^two: gone\.pth: no such weights file"),
         ("descriptor: {backbone: test_efficientnet, weights: gone}", r"^two: weights: 'gone'; expected none, pretrained"),
-        ("descriptor: {backbone: test_efficientnet, weights: shipped#huge}", r"^two: .* joins byob2, byob3, gabor: name one"),
+        ("descriptor: {backbone: test_efficientnet, weights: shipped#huge}", r"^two: .* joins byob2, lite0, gabor: name one"),
         ("kind: file, file: gone.safetensors", r"^two: gone\.safetensors: no such file\. `file` of the recipe names"),
         ("descriptor: {backbone: test_efficientnet, weights: OWN/models/one/stage-2.safetensors}", None),
         ("kind: file, file: OWN/models/one/stage-2.safetensors", None),
