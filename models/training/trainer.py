@@ -46,7 +46,6 @@ from .centroids import FIRST_CENTROID_EPOCH, compute_centroids
 from .classifier import save_classifier
 from .collapse import describe_spread, embed_classes, find_disagreement, measure_collapse
 from .curve import (
-    CLASSIFIER,
     EpochRow,
     append_rows,
     read_rows,
@@ -130,7 +129,8 @@ class Trainer:
             while self.progress.stage < len(self.settings.stages):
                 self.train_stage(saved)
                 saved = {}
-            self._keep_best()
+            if not self.settings.descriptor.whiten:  # which is fitted to the last weights
+                keep_best(self.folder, self.name, len(self.settings.stages), self.fabric)
         return stage_checkpoint(self.folder, len(self.settings.stages))
 
     def begin(self) -> dict[str, Any]:
@@ -493,20 +493,6 @@ class Trainer:
         if self.fabric.global_rank == 0:
             notes = found.notes if score is None else found.notes | {"validation": score}
             save_descriptor(path, self.descriptor, found.image_size, notes)
-        self.fabric.barrier()
-
-    def _keep_best(self) -> None:
-        """Keep the stage that is best on edits that nothing learns; not where a whitening or a classifier goes with the last."""
-        if self.settings.descriptor.whiten or (self.folder / CLASSIFIER).is_file():
-            return
-        last = len(self.settings.stages)
-        if self.fabric.global_rank == 0:
-            kept = keep_best(self.folder, last)
-            if kept != last:
-                self.fabric.print(
-                    f"  {self.name}: the weights of stage {kept} are kept, which is best where edits are left out",
-                    flush=True,
-                )
         self.fabric.barrier()
 
     @property
